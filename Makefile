@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist catalogues bleu build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -73,6 +73,13 @@ data: setup ## Fetch the Shakespeare corpus into data/
 
 mnist: ## Fetch 10,000 digits of MNIST into data/
 	@scripts/mnist.sh
+
+catalogues: ## Fetch 18,425 English messages of LibreOffice with their German translations into data/
+	@scripts/catalogues.sh
+
+bleu: build ## BLEU and chrF of a run on pairs: make bleu RUN=runs/messages
+	@scripts/venv.sh .venv-bleu scripts/bleu.txt
+	@.venv-bleu/bin/python scripts/bleu.py $(ODEC) $(RUN) $(BLEU_ARGS)
 
 build: setup ## The optimised binary
 	@cargo build --release

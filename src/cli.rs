@@ -80,6 +80,11 @@ pub enum Command {
         after_help = "Example:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8"
     )]
     Generate(Generate),
+    /// Translate texts with a run that was trained on pairs
+    #[command(
+        after_help = "Examples:\n  odec translate runs/messages 'Open File'\n  odec translate runs/messages --held-out --pairs 500 --json > held_out.json"
+    )]
+    Translate(Translate),
     /// Export a run's parameters as safetensors
     #[command(after_help = "Example:\n  odec export runs/iiet -o iiet.safetensors")]
     Export(Export),
@@ -492,6 +497,45 @@ pub struct Generate {
     /// Seed of the sampling
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
+    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
+    /// anything that you can do
+    #[arg(long)]
+    pub trust: bool,
+}
+
+#[derive(Args)]
+pub struct Translate {
+    /// Folder of the run
+    pub run: PathBuf,
+    /// The texts
+    pub texts: Vec<String>,
+    /// Translate the pairs that the run holds out, beside their own translations
+    #[arg(long, conflicts_with = "texts")]
+    pub held_out: bool,
+    /// The same of all pairs in this file: .jsonl, .tsv, or the first of two (repeatable)
+    #[arg(long, conflicts_with_all = ["texts", "held_out"])]
+    pub data: Vec<PathBuf>,
+    /// Translate at most this many pairs, spread evenly
+    #[arg(long, value_name = "N")]
+    pub pairs: Option<u64>,
+    /// Texts that are kept at each length; 1 takes the likeliest token each time
+    #[arg(long, default_value_t = 4)]
+    pub beam: usize,
+    /// α of log p / ((5 + n) / 6)^α, by which texts of n tokens are compared; 0 compares their probabilities
+    #[arg(long, value_name = "ALPHA", default_value_t = 0.6)]
+    pub length_penalty: f64,
+    /// The fewest tokens of a translation, its end among them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub min_length: u64,
+    /// The most tokens of a translation, its end among them; as many as the context has room for, unless given
+    #[arg(long, value_name = "N")]
+    pub max_length: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,

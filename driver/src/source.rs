@@ -222,13 +222,17 @@ impl Parsed {
 
 /// What is wrong with the tokenizer file of a train block. That it is missing is for the run to say: it may be elsewhere.
 fn tokenizer_fits(built: &Built) -> Vec<Diagnostic> {
-    let Some(Tokenized { path, span }) = &built.named.tokenizer else {
+    let Some(Tokenized { path, span, more }) = &built.named.tokenizer else {
         return vec![];
     };
     let vocab = built.config.vocab;
+    let which = match more {
+        0 => "this tokenizer has".to_string(),
+        n => format!("with {n} special ones this tokenizer has"),
+    };
     match Tokenizer::open(Path::new(path)) {
-        Ok(t) if t.vocabulary() > vocab => {
-            vec![too_many(*span, "this tokenizer has", t.vocabulary(), vocab)]
+        Ok(t) if t.vocabulary() + more > vocab => {
+            vec![too_many(*span, &which, t.vocabulary() + more, vocab)]
         }
         Ok(_) | Err(TokenizerError::Read { .. }) => vec![],
         Err(e) => vec![Diagnostic::error(
@@ -284,7 +288,7 @@ pub fn missing_files(built: &Built) -> Vec<Diagnostic> {
     for path in &train.data.files {
         notes.extend(note(path, span, "training reads it", help));
     }
-    if let Some(Tokenized { path, span }) = &built.named.tokenizer {
+    if let Some(Tokenized { path, span, .. }) = &built.named.tokenizer {
         let help = "paths are relative to the directory where odec is started";
         notes.extend(note(path, *span, "tokens are made with it", help));
     }

@@ -435,12 +435,15 @@ pub struct Model {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum ModelItem {
+    /// `input source: tokens(vocab: 256, context: 128)`.
     Input {
+        label: Option<Ident>,
         value: Expr,
         span: Span,
     },
-    /// `embed learned(width: 512), positions(learned)`.
+    /// `embed learned(width: 512), positions(learned)`, of the input without a label; `embed source: …` of the one that is called so.
     Embed {
+        label: Option<Ident>,
         values: Vec<Expr>,
         span: Span,
     },

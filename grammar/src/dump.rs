@@ -363,25 +363,31 @@ fn statement(statement: &Stmt) -> Node {
 
 fn model_item(item: &ModelItem) -> Node {
     match item {
-        ModelItem::Input { value, .. } => list("input", [expr(value)]),
-        ModelItem::Embed { values, .. } => list("embed", values.iter().map(expr)),
+        ModelItem::Input { label, value, .. } => {
+            list("input", labelled(label).chain([expr(value)]))
+        }
+        ModelItem::Embed { label, values, .. } => {
+            list("embed", labelled(label).chain(values.iter().map(expr)))
+        }
         ModelItem::Output { value, .. } => list("output", [expr(value)]),
         ModelItem::Init { value, .. } => list("init", [expr(value)]),
         ModelItem::Evolve(evolve) => {
-            let label = evolve
-                .label
-                .iter()
-                .map(|label| list("label", [name(label)]));
             let flow = [
                 list("flow", [expr(&evolve.flow)]),
                 list("steps", [expr(&evolve.extent)]),
             ];
             list(
                 "evolve",
-                label.chain(flow).chain(evolve.options.iter().map(option)),
+                labelled(&evolve.label)
+                    .chain(flow)
+                    .chain(evolve.options.iter().map(option)),
             )
         }
     }
+}
+
+fn labelled(label: &Option<Ident>) -> impl Iterator<Item = Node> {
+    label.iter().map(|label| list("label", [name(label)]))
 }
 
 fn option(option: &EvolveOption) -> Node {

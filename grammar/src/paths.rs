@@ -110,18 +110,31 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                     vec!["model", name]
                 };
                 for item in &mut model.items {
-                    let (part, values) = match item {
-                        ModelItem::Input { value, .. } => ("input", std::slice::from_mut(value)),
-                        ModelItem::Embed { values, .. } => ("embed", &mut values[..]),
-                        ModelItem::Output { value, .. } => ("output", std::slice::from_mut(value)),
-                        ModelItem::Init { value, .. } => ("init", std::slice::from_mut(value)),
+                    let (label, part, values) = match item {
+                        ModelItem::Input { label, value, .. } => {
+                            (label.as_ref(), "input", std::slice::from_mut(value))
+                        }
+                        ModelItem::Embed { label, values, .. } => {
+                            (label.as_ref(), "embed", &mut values[..])
+                        }
+                        ModelItem::Output { value, .. } => {
+                            (None, "output", std::slice::from_mut(value))
+                        }
+                        ModelItem::Init { value, .. } => {
+                            (None, "init", std::slice::from_mut(value))
+                        }
                         ModelItem::Evolve(evolve) => {
                             visit_evolve(&head, evolve, see);
                             continue;
                         }
                     };
+                    let label = label.iter().map(|l| vec![l.name.as_str()]);
+                    let segments: Vec<Vec<&str>> = std::iter::once(head.clone())
+                        .chain(label)
+                        .chain([vec![part, ""]])
+                        .collect();
                     for value in values {
-                        arguments(&[head.clone(), vec![part, ""]], value, see);
+                        arguments(&segments, value, see);
                     }
                 }
             }

@@ -3,7 +3,8 @@
 //! Takes a parsed [`File`], a dotted path and the text of a value; changes the tree. The value is parsed as an
 //! expression of its own source, so that later errors point into what was typed. Paths name what a file says:
 //!
-//! - `model.width`, `model.context`: the labelled argument of that name in the model, `model.embed.width` to be exact;
+//! - `model.width`, `model.context`: the labelled argument of that name in the model, `model.embed.width` to be exact,
+//!   `model.source.context` of an input or an embedding with a label;
 //! - `model.steps`, `model.h`, `model.r`: extent, step size and scheme arguments of the evolve, `model.core.r` by label;
 //! - `field.ffn.hidden` or `ffn.hidden`; `scheme.iie.r` for a default or a constant of a scheme in this file; `layer.ffn.hidden` for
 //!   one of a layer;

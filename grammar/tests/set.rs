@@ -213,3 +213,37 @@ fn all_that_can_be_set_is_listed() {
     });
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 }
+
+/// What has a label is set below it, and what has none without it.
+#[test]
+fn labels_of_inputs_are_in_paths() {
+    let text = "model two {
+  input source: tokens(vocab: 11, context: 16)
+  input tokens(vocab: 11, context: 16)
+  embed source: learned(width: 8)
+  evolve a: lie(att, ffn) for 1 step
+  embed learned(width: 8)
+  evolve b: lie(att, ffn) for 1 step
+  output logits
+}
+";
+    let place = |path: &str| {
+        let mut sources = Sources::with(shipped::library());
+        let source = sources.add("two.ode", text);
+        let (mut file, errors) = parse(source, text);
+        assert!(errors.is_empty(), "{errors:#?}");
+        set(&mut file, &mut sources, path, "99").unwrap_or_else(|d| panic!("{path}: {d:?}"));
+        let tree = dump(&file);
+        assert_eq!(tree.matches("99").count(), 1, "{path}\n{tree}");
+        tree.find("99").unwrap()
+    };
+    let places = [
+        "model.source.context",
+        "model.context",
+        "model.source.width",
+        "model.width",
+    ];
+    assert!(places.map(place).is_sorted(), "{:?}", places.map(place));
+    assert_eq!(place("model.source.input.context"), place(places[0]));
+    assert_eq!(place("model.embed.width"), place(places[3]));
+}

@@ -602,6 +602,8 @@ pub enum Loss {
     Mse,
     /// Whether events happen, each by its logit, in nats, a mean over columns and rows.
     Bce,
+    /// Every token of the second of two sequences, from those before it and all of the first. The mean is over targets that are not `padding`.
+    Pairs { padding: u64 },
 }
 
 /// What the gradient keeps of the forward pass.
@@ -649,6 +651,8 @@ pub enum Form {
     /// Images with their classes; `runtime/src/data/sources/images.rs` says in what files.
     Images(Images),
     Vectors(Vectors),
+    /// Texts in pairs; `runtime/src/data/sources/pairs.rs` says in what files.
+    Pairs(Pairs),
 }
 
 /// Sequences of vectors of one length, and the numbers that are predicted for each.
@@ -673,6 +677,45 @@ pub struct Vectors {
     /// Rows of zeros that a model needs behind each sequence, in whose place it puts rows of its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub leading: u64,
+}
+
+/// Texts in pairs, of which the second is predicted from the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pairs {
+    pub tokenizer: Tokenizer,
+    /// Where a line of JSON has the first text and the second, or what the columns of a table are called.
+    pub source: String,
+    pub target: String,
+    /// The token before a target, the one after a text, and the one that fills up rows: the last three of the vocabulary.
+    pub begin: u64,
+    pub end: u64,
+    pub padding: u64,
+    /// Whether pairs that are longer than the context are left out; else they are refused.
+    #[serde(default)]
+    pub skip_longer: bool,
+}
+
+impl Pairs {
+    /// How many kinds of tokens a model needs beside those of the texts.
+    pub const SPECIAL: u64 = 3;
+
+    /// Whether a file of this name has both texts of a pair in each line.
+    pub fn has_both(file: &str) -> bool {
+        [".jsonl", ".tsv"].iter().any(|end| file.ends_with(end))
+    }
+
+    /// A file of texts without the file behind it that has what belongs to them.
+    pub fn alone<F: AsRef<str>>(files: &[F]) -> Option<&str> {
+        let mut first = None;
+        for file in files.iter().map(AsRef::as_ref) {
+            first = match (first, Pairs::has_both(file)) {
+                (Some(_), true) => return first,
+                (None, true) | (Some(_), false) => None,
+                (None, false) => Some(file),
+            };
+        }
+        first
+    }
 }
 
 /// Images of one size, cut into patches; the number of a class for each.
@@ -702,7 +745,7 @@ impl Form {
     /// What makes tokens of it, if it is text.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
-            Form::Text { tokenizer, .. } => Some(tokenizer),
+            Form::Text { tokenizer, .. } | Form::Pairs(Pairs { tokenizer, .. }) => Some(tokenizer),
             Form::Tokens | Form::Images(_) | Form::Vectors(_) => None,
         }
     }

@@ -12,6 +12,8 @@ use std::str::FromStr;
 pub const TOKENS: &str = "tokens";
 pub const PATCHES: &str = "patches";
 pub const VECTORS: &str = "vectors";
+/// The first of two sequences, which the encoder reads.
+pub const SOURCE: &str = "source";
 pub const TARGETS: &str = "targets";
 
 /// The results [`ResultId::Logits`], [`ResultId::Values`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].

@@ -59,8 +59,8 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
     let at = Bindings::new(batch, seq);
     let (micro, unit) = random(&manifest, batch, seq);
     let accumulate = manifest.train.as_ref().map_or(1, |t| t.accumulate);
+    let n = micro.count(unit) * accumulate;
     let batches = vec![micro; accumulate as usize];
-    let n = unit.of(batch, seq) * accumulate;
 
     let usual = step_count::usual(&manifest.depths);
     let mut times = Vec::new();
@@ -158,6 +158,12 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
     let token = |i: u64| (number(i) % manifest.model.vocab) as i32;
     let real = |i: u64| (number(i) % 256) as f32 / 256.0 - 0.5;
     match manifest.train.as_ref().map(|t| &t.data.form) {
+        Some(Form::Pairs(p)) => {
+            let n = batch * seq;
+            let from = |first: u64| (first..first + n).map(token).collect();
+            let micro = Batch::of_pairs((batch, seq), from(0), from(1), from(2), p.padding);
+            (micro, Unit::Tokens)
+        }
         None | Some(Form::Text { .. } | Form::Tokens) => {
             let n = batch * seq;
             let (tokens, targets) = ((0..n).map(token), (1..n + 1).map(token));

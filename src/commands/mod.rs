@@ -22,3 +22,4 @@ pub mod replay;
 pub mod schemes;
 pub mod tokenize;
 pub mod train;
+pub mod translate;

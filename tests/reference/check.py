@@ -53,9 +53,14 @@ def overrides(system: System, shape: Shape) -> list[str]:
     values = {"model.width": shape.width, "train.batch": shape.batch}
     if system.vectors:
         values = {"train.batch": shape.batch}
-    values |= {} if system.reads != "tokens" else {"model.vocab": shape.vocab, "model.context": shape.context}
+    if system.translator:
+        both = {"vocab": shape.vocab, "context": shape.context}
+        values = {f"model.{at}{name}": size for at in ("", "source.") for name, size in both.items()}
+        values |= {"model.source.width": shape.width, "train.batch": shape.batch}
+        values |= {f"model.{side}.steps": shape.steps for side in ("encoder", "decoder")}
+    values |= {} if system.reads != "tokens" or system.translator else {"model.vocab": shape.vocab, "model.context": shape.context}
     # A list of flows has as many steps as it has entries, and some numbers of steps are found as the model runs.
-    counted = not ((system.flow or "").startswith("[") or system.depth)
+    counted = not (system.translator or (system.flow or "").startswith("[") or system.depth)
     values |= {"model.steps": shape.steps} if counted else {}
     values |= {path: shape.heads for path in system.heads if path.split(".")[0] in system.fields}
     values |= {path: shape.hidden for path in system.hidden}
@@ -139,6 +144,20 @@ def vectors(system: System, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
     return read, rng.random((shape.batch, rows, columns)).astype(np.float32)
 
 
+def pairs(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sources, what stands before each target, and targets: rows of several lengths, one of them full. The last three kinds of tokens are `begin`,
+    `end` and what fills up rows."""
+    rng = np.random.default_rng(3)
+    begin, end, padding = range(shape.vocab - 3, shape.vocab)
+    source, tokens, targets = (np.full((shape.batch, shape.context), padding, np.int32) for _ in range(3))
+    for row in range(shape.batch):
+        lengths = (shape.context - 1, shape.context // 3) if row == 0 else rng.integers(1, shape.context, 2)
+        read, said = (rng.integers(0, begin, n, dtype=np.int32) for n in lengths)
+        for to, text in ((source, [*read, end]), (tokens, [begin, *said]), (targets, [*said, end])):
+            to[row, : len(text)] = text
+    return source, tokens, targets
+
+
 def group_of(path: str) -> str:
     """The entries of a learned list are one tensor: `step.3.scheme.w` for `step.3.scheme.w.2`."""
     name, _, last = path.rpartition(".")
@@ -211,12 +230,16 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
         tokens, targets = images(meant, shape)
     if meant.vectors:
         tokens, targets = vectors(meant, shape)
+    given = {meant.reads: tokens}
+    if meant.translator:
+        source_text, tokens, targets = pairs(shape)
+        given, tokens = {"source": source_text, "tokens": tokens}, (source_text, tokens)
     key = zlib.crc32(name.encode()) >> 8
     loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets, key)
 
     inputs, artifact = folder / "in.safetensors", folder / "model.odex"
     drawn = {"noise": np.array([key], np.int32)} if meant.drops or meant.starts else {}
-    save_file({meant.reads: tokens, "targets": targets, **drawn, **parameters}, inputs)
+    save_file({**given, "targets": targets, **drawn, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
     if name == meant.sizes[0] and meant.half:

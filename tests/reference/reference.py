@@ -10,10 +10,14 @@ import jax.numpy as jnp
 from jax import Array
 from parts import Parameters, Shape, Table, bias_table, linear, norm, norm_table, sinusoids
 from systems import Step, System
+from translators import logits as translated
+from translators import table as translator_table
 
 
 def expected(system: System, shape: Shape) -> Table:
     """Path and shape of every parameter."""
+    if system.translator:
+        return translator_table(system.translator, shape)
     bias = bias_table(shape, "norm") if system.norm == "layernorm" else {}
     ends = norm_table(shape) | bias if system.norm else {}
     numbers = system.image[1] ** 2 if system.image else system.vectors[0] if system.vectors else 0
@@ -33,6 +37,12 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     """Mean over all targets, or over those of hidden tokens, of −log softmax(logits); `tokens` are the numbers of patches where it reads images, and vectors where it reads those.
 
     The last row of these is left out where a learned one stands before them. Numbers are compared by their mean square, or as chances."""
+    if system.translator:
+        # A source, and the targets so far; what fills up rows is no target.
+        chosen = jax.nn.log_softmax(translated(system.translator, shape, p, *tokens), axis=-1)
+        chosen = jnp.take_along_axis(chosen, targets[..., None], axis=-1)[..., 0]
+        counts = targets != shape.vocab - 1
+        return -jnp.sum(jnp.where(counts, chosen, 0.0)) / jnp.sum(counts)
     x = p["embed.token.weight"][tokens] if system.reads == "tokens" else linear(p, "embed.linear", tokens)
     if system.class_token:
         first = jnp.broadcast_to(p["embed.class_token"], (x.shape[0], 1, shape.width))

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import time_dependent
+import translators
 from jax import Array, lax
 from mixers import MIXERS, maps, operands
 from parts import (
@@ -112,6 +113,8 @@ class System:
     vectors: tuple[int, int] | None = None
     # Whether a learned row stands before those of the input, and what is said is read there.
     class_token: bool = False
+    # What two texts become, in the place of steps of one.
+    translator: translators.Translator | None = None
 
     def shaped(self, shape: Shape) -> Shape:
         """The sizes of this system where others have those."""
@@ -765,6 +768,14 @@ VECTORS = {
     "vectors": (7, 3),
 }
 
+TRANSLATOR = {
+    "step": lambda s, x: x,
+    "file": "translator.ode",
+    "fields": {"att": "att", "self": "att", "cross": "att", "ffn": "ffn"},
+    "heads": ("att.heads", "self.heads", "cross.heads"),
+    "sizes": ("even", "odd"),
+}
+
 SYSTEMS: dict[str, System] = {
     # The five of the first release, at all sizes.
     "prenorm": System(lie, sizes=ALL_SIZES),
@@ -1140,6 +1151,9 @@ SYSTEMS: dict[str, System] = {
         hidden=("opened.hidden",),
     ),
     # Images.
+    "translator": System(**TRANSLATOR, translator=translators.PLAIN),
+    "translator_rk2": System(**TRANSLATOR | {"file": "translator_rk2.ode"}, translator=translators.GATED_RK2),
+    "translator_pcformer": System(**TRANSLATOR | {"file": "translator_pcformer.ode"}, translator=translators.PCFORMER),
     "vit": System(splitting(("att", 1.0), ("ffn", 1.0)), **VIT),
     "vit_strang": System(splitting(("ffn", 0.5), ("att", 1.0), ("ffn", 0.5)), flow="strang(ffn, att)", **VIT),
     "vit_class_token": System(

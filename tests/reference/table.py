@@ -60,7 +60,7 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     flow = f"{system.flow} for {system.depth} steps" if system.depth else system.flow
     file = f"[{Path(system.file).name}]({os.path.normpath(f'../schemes/models/{system.file}')})" + (f", `{flow}`" if system.flow else "")
     if name not in NAMES:
-        # Its training is on images, which this table has none of.
+        # Its training is on images or on pairs of texts, which this table has none of.
         return f"| {name} | {file} | {errors} | – | – | – | – | – |", found.good
     (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
     distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))

@@ -29,7 +29,7 @@ from systems import SYSTEMS
 # Rounding errors of f32 grow with training: AdamW's first steps divide by gradients that are nearly zero.
 LIMIT = 1e-3
 # Those that read text.
-NAMES = [name for name, system in SYSTEMS.items() if system.reads == "tokens"]
+NAMES = [name for name, system in SYSTEMS.items() if system.reads == "tokens" and not system.translator]
 TEXT = ROOT / "LICENSE-APACHE"
 LR, BETAS, EPS, DECAY, CLIP, SEED = 2e-3, (0.9, 0.95), 1e-8, 0.1, 1.0, 0
 MASK = 0xFFFFFFFF

@@ -340,25 +340,25 @@ pub fn attend(b: &mut Builder, attention: Attention, operands: &[Value]) -> Type
     Ok(b.push(attention, operands)?[0])
 }
 
-/// Multi-head attention of `x[B, S, C]` to itself, with rotary positions if tables are given: `[B, S, C]`. What queries,
+/// Multi-head attention of `x[B, S, C]` to `to[B, S, D]`, which may be `x`, with rotary positions if tables are given: `[B, S, C]`. What queries,
 /// keys and values come to is the caller's: [`attend`], or attention to kept keys and values as well.
-pub fn self_attention(
+pub fn multi_head_attention(
     b: &mut Builder,
-    x: Value,
+    [x, to]: [Value; 2],
     w: AttentionWeights,
     rotary: Option<Rotary>,
     attend: impl FnOnce(&mut Builder, [Value; 3]) -> TypeResult,
 ) -> TypeResult {
-    let turned = |b: &mut Builder, w| {
+    let turned = |b: &mut Builder, x, w| {
         let y = affine(b, x, w)?;
         match rotary {
             Some(tables) => rotated(b, y, tables),
             None => Ok(y),
         }
     };
-    let q = b.part("q", |b| turned(b, w.q))?;
-    let k = b.part("k", |b| turned(b, w.k))?;
-    let v = b.part("v", |b| affine(b, x, w.v))?;
+    let q = b.part("q", |b| turned(b, x, w.q))?;
+    let k = b.part("k", |b| turned(b, to, w.k))?;
+    let v = b.part("v", |b| affine(b, to, w.v))?;
     let o = b.part("attend", |b| attend(b, [q, k, v]))?;
     b.part("o", |b| affine(b, o, w.o))
 }

@@ -4,9 +4,10 @@
 
 use super::CompileError;
 use super::layers::network::Network;
-use super::layers::pipeline::{self, Sizes};
+use super::layers::pipeline;
 use super::layers::{
-    Angles, LayerParam, Reads, Routed, SINUSOID_BASE, TypeResult, VOCABULARY, Weights,
+    Angles, LayerParam, OfModel, Reads, Routed, SINUSOID_BASE, Sizes, TypeResult, VOCABULARY,
+    Weights,
 };
 use crate::error::BuildError;
 use crate::scheme::names::Loader;
@@ -91,7 +92,7 @@ pub fn alone_in(
         let Field::Leaf(leaf) = &*r.pipeline(&f.name.name, Vec::new(), &f.body)? else {
             return None;
         };
-        pipeline::read(leaf, &[sizes.width], sizes, r.sink)
+        pipeline::read(leaf, &[sizes.width], &OfModel::alone(sizes), r.sink)
     });
     let Some((network, columns)) = read else {
         return Err(CompileError::Source(wrong));
@@ -157,8 +158,28 @@ impl Weights for Bare<'_> {
         nn::rotary(b, self.sizes.context, (of.head, of.base), of.turns)
     }
 
-    fn attend(&mut self, b: &mut Builder, attention: Attention, of: &[Value]) -> TypeResult {
-        nn::attend(b, attention, of)
+    fn attend(
+        &mut self,
+        b: &mut Builder,
+        attention: Attention,
+        operands: &[Value],
+        _: Option<&str>,
+    ) -> TypeResult {
+        nn::attend(b, attention, operands)
+    }
+
+    /// Given, as what it is applied to.
+    fn state(&mut self, b: &mut Builder, label: &str) -> TypeResult {
+        if let Some(v) = self.made.get(label) {
+            return Ok(*v);
+        }
+        let x = Input {
+            name: label.into(),
+            ty: TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(self.sizes.width)]),
+        };
+        let v = b.push1(x, &[])?;
+        self.made.insert(label.to_string(), v);
+        Ok(v)
     }
 
     fn carry(&mut self, _: &mut Builder, _: &str, _: [u64; 2]) -> TypeResult<Option<Value>> {

@@ -48,6 +48,8 @@ pub enum Form {
     Operand,
     /// Another value, behind its name: `decay: linear(8) |> sigmoid`.
     Value,
+    /// The state of another evolve, behind its name: `from: encoder |> rmsnorm`.
+    State,
     /// Something in quotes: `key: "text"`.
     Text,
     /// A word, or a path in quotes: `tokenizer: bytes`.
@@ -175,6 +177,15 @@ impl Argument {
         Argument::new(name, Form::Value, Silent::Follows(silent), meaning)
     }
 
+    /// The state of another evolve behind its name, which need not be given.
+    pub const fn state(
+        name: &'static str,
+        silent: &'static str,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::State, Silent::Follows(silent), meaning)
+    }
+
     /// Something in quotes.
     pub const fn text(name: &'static str, silent: &'static str, meaning: &'static str) -> Self {
         Argument::new(name, Form::Text, Silent::Is(silent), meaning)
@@ -203,6 +214,11 @@ impl Argument {
     ) -> Argument {
         let silent = Silent::Ratio(silent as i64, 100);
         Argument::new(name, Form::Percent(least, most), silent, meaning)
+    }
+
+    /// Whether what stands behind its name is computed of tokens.
+    pub fn is_value(&self) -> bool {
+        matches!(self.form, Form::Value | Form::State)
     }
 
     /// What a number may be.

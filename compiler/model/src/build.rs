@@ -44,7 +44,7 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
     let needs_whole_text =
         |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
     if !next
-        || !spec.input.grows()
+        || !spec.begin.input.grows()
         || spec.evolves.iter().any(needs_whole_text)
         || layers.chain(&spec.output.before).any(Network::looks_ahead)
     {

@@ -32,12 +32,12 @@ pub fn chapters() -> Vec<Chapter> {
     vec![
         Chapter {
             title: "Inputs",
-            about: "What a model reads: `input tokens(…)`, `input patches(…)`.",
+            about: "What a model reads: `input tokens(…)`, `input patches(…)`. A model of two sequences reads `input source: tokens(…)` as well.",
             pages: pages("an input", INPUTS.declarations(), |_| None),
         },
         Chapter {
             title: "Embeddings",
-            about: "The first state, made of the input: `embed learned(…)`.",
+            about: "The first state, made of the input: `embed learned(…)`; of another sequence, `embed source: learned(…)`. `embed tied(source)` shares its parameters.",
             pages: pages("an embedding", EMBEDDINGS.declarations(), |item| {
                 let kind = EMBEDDINGS.read(embedded(item)?.first()?, &mut Vec::new())?;
                 Some(below(EMBED, kind.params(&*shown_input(&*kind)?)))
@@ -147,7 +147,7 @@ fn item(text: &str) -> Option<ModelItem> {
 /// What is embedded in examples: the first example of the first input that fits.
 fn shown_input(kind: &dyn Embedding) -> Option<Rc<dyn Input>> {
     let first = |d: &Declaration| match item(d.examples.first()?.text)? {
-        ModelItem::Input { value, span } => {
+        ModelItem::Input { value, span, .. } => {
             let input = INPUTS.read(&value, &mut Vec::new())?;
             let mut wrong = Vec::new();
             kind.fit(span, &*input, &mut wrong);

@@ -227,10 +227,10 @@ pub fn compile(
             );
         }
     }
-    let sizes = models.first().and_then(|m| spec::sizes(m, r.sink));
+    let of_model = models.first().and_then(|m| spec::of_model(m, r.sink));
     let mut seen = BTreeSet::new();
     for f in &fields {
-        look_inside(f, sizes, &mut seen, r.sink);
+        look_inside(f, of_model.as_ref(), &mut seen, r.sink);
     }
     let mut spec = None;
     let mut settings = None;
@@ -251,8 +251,10 @@ pub fn compile(
                 constrain::fits(spec, at, r.sink);
             }
         }
-        if let Some(spec) = spec.as_ref().filter(|s| s.loss == manifest::Loss::Next) {
-            spec::warn_of_lookahead(&spec.evolves, r.sink);
+        let predicts =
+            |s: &&spec::Spec| matches!(s.loss, manifest::Loss::Next | manifest::Loss::Pairs { .. });
+        if let Some(spec) = spec.as_ref().filter(predicts) {
+            spec::warn_of_lookahead(spec.last_evolves(), r.sink);
         }
         if spec::errors(r.sink) == 0 {
             unread::check(file, model, r.names, r.sink);
@@ -381,7 +383,7 @@ fn assemble(
     Ok(Built {
         weights: weights.collect(),
         name: spec.name.name.clone(),
-        unit: spec.input.unit(),
+        unit: spec.begin.input.unit(),
         forward,
         decode,
         loss,
@@ -464,7 +466,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
 /// Says what is wrong inside a field, whether or not a model uses it. `seen`: fields that were looked at, for sums share their terms.
 fn look_inside(
     field: &Rc<Field>,
-    sizes: Option<layers::pipeline::Sizes>,
+    model: Option<&layers::OfModel>,
     seen: &mut BTreeSet<*const Field>,
     sink: &mut Vec<Diagnostic>,
 ) {
@@ -473,10 +475,10 @@ fn look_inside(
     }
     work::add(1);
     match &**field {
-        Field::Leaf(leaf) => layers::pipeline::check(leaf, sizes, sink),
+        Field::Leaf(leaf) => layers::pipeline::check(leaf, model, sink),
         Field::Sum(terms) => terms
             .iter()
-            .for_each(|(_, f, _)| look_inside(f, sizes, seen, sink)),
+            .for_each(|(_, f, _)| look_inside(f, model, seen, sink)),
         // The fields of a flow have names of their own, or are seen when a model uses it.
         Field::Increment(_) | Field::Map(_) => {}
     }

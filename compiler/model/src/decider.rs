@@ -4,8 +4,9 @@
 
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
+use super::layers::OfModel;
 use super::layers::network::Network;
-use super::layers::pipeline::{self, Sizes};
+use super::layers::pipeline;
 use super::params::decider_path;
 use super::scoped_params::ScopedParams;
 use crate::error::BuildError;
@@ -34,8 +35,8 @@ impl Decider {
     }
 
     /// Reads the field's inside, now that sizes are known; its width, and whether its numbers are from 0 to 1.
-    pub fn read(&mut self, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<(u64, bool)> {
-        let (layer, out) = pipeline::read(&self.leaf, &[sizes.width], sizes, sink)?;
+    pub fn read(&mut self, model: &OfModel, sink: &mut Vec<Diagnostic>) -> Option<(u64, bool)> {
+        let (layer, out) = pipeline::read(&self.leaf, &[model.sizes.width], model, sink)?;
         let shares = layer.ends_in_shares();
         self.layer = Some(layer);
         Some((out, shares))

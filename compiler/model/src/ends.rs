@@ -2,34 +2,46 @@
 //!
 //! Leaves what an input, an embedding or an output is to their files, the steps between to `phase.rs`.
 
+use super::beginnings::Beginning;
 use super::graph_builder::GraphBuilder;
 use super::scoped_params::ScopedParams;
 use crate::embeddings::EmbedScope;
 use crate::error::BuildError;
 use crate::layers::Weights;
 use crate::outputs::OutputScope;
-use crate::params::{EMBED, OUTPUT};
-use odec_graph::ops::AddPositions;
-use odec_graph::{Builder, Site, TypeError, TypeResult, Value};
+use crate::params::OUTPUT;
+use odec_graph::ops::{AddPositions, Equals};
+use odec_graph::{Builder, Exact, Site, TypeError, TypeResult, Value, nn};
 
 impl<'s> GraphBuilder<'s> {
     /// The state before the first step.
-    pub(super) fn first_state(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
-        let spec = self.spec;
-        b.site = site(EMBED);
-        b.span = Some(spec.embed.span);
-        let input = b.push1(spec.input.value(), &[])?;
+    pub(super) fn first_state(
+        &mut self,
+        b: &mut Builder,
+        begin: &Beginning,
+    ) -> Result<Value, BuildError> {
+        b.site = site(&begin.path());
+        b.span = Some(begin.embed.span);
+        let input = b.push1(begin.value(), &[])?;
         self.input = Some(input);
-        let mut scope = self.below(EMBED);
-        let mut x = spec.embed.kind.build(b, input, &mut scope)?;
-        if let Some(leading) = &spec.embed.leading {
+        let mut scope = self.below(&begin.embedding_path());
+        let mut x = begin.embed.kind.build(b, input, &mut scope)?;
+        let mut scope = self.below(&begin.path());
+        if let Some(leading) = &begin.embed.leading {
             x = leading.build(b, x, &mut scope)?;
         }
-        let Some(positions) = &spec.embed.positions else {
-            return Ok(x);
-        };
-        let rows = positions.rows(b, &mut scope)?;
-        Ok(b.push1(AddPositions, &[x, rows])?)
+        if let Some(positions) = &begin.embed.positions {
+            let rows = positions.rows(b, &mut scope)?;
+            x = b.push1(AddPositions, &[x, rows])?;
+        }
+        if let Some(to) = self.spec.padding() {
+            let padding = b.part("padding", |b| {
+                let padding = b.push1(Equals { to }, &[input])?;
+                nn::combine(b, &[(Exact::int(-1), padding)])
+            })?;
+            self.padding.insert(self.sequence, padding);
+        }
+        Ok(x)
     }
 
     /// What is said of the last state.
@@ -88,7 +100,9 @@ impl OutputScope for ScopedParams<'_, '_> {
             op: "parameter",
             what: "the embedding has no table".into(),
         };
-        let table = self.model.spec.embed.kind.table().ok_or_else(missing)?;
-        self.model.param(b, &format!("{EMBED}.{table}"))
+        let begin = &self.model.spec.begin;
+        let table = begin.embed.kind.table().ok_or_else(missing)?;
+        let path = format!("{}.{table}", begin.embedding_path());
+        self.model.param(b, &path)
     }
 }

@@ -11,8 +11,8 @@ use super::step_count::StepCount;
 use super::terms::Collected;
 use super::time_dependent::Timed;
 use crate::error::BuildError;
-use odec_graph::ops::{Dropout, Input, Parameter};
-use odec_graph::{Builder, TypeError, Value};
+use odec_graph::ops::{Broadcast, Dropout, Input, Parameter, Shift};
+use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::noise;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,14 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) kv: KvMode,
     /// Names of what outlives a run.
     pub(super) kept: BTreeSet<String>,
+    /// What holds the tokens of the sequence at hand.
     pub(super) input: Option<Value>,
+    /// Which sequence of the model is at hand.
+    pub(super) sequence: usize,
+    /// Of each sequence, −1 at what fills up its rows and 0 at its tokens: `[.., 1]`.
+    pub(super) padding: BTreeMap<usize, Value>,
+    /// The states that evolves ended with, by label, and the sequences they are of.
+    pub(super) states: BTreeMap<String, (Value, usize)>,
     pub(super) drops: bool,
     /// Whether what evolves report is computed.
     pub(super) reports: bool,
@@ -51,6 +58,9 @@ impl<'s> GraphBuilder<'s> {
             kv: KvMode::Prefill,
             kept: BTreeSet::new(),
             input: None,
+            sequence: 0,
+            padding: BTreeMap::new(),
+            states: BTreeMap::new(),
             drops: false,
             reports: false,
             key: None,
@@ -88,17 +98,49 @@ impl<'s> GraphBuilder<'s> {
 
     /// What the model says of its input.
     pub(super) fn result(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
-        let mut x = self.first_state(b)?;
-        self.common(b)?;
-        for e in &self.spec.evolves {
-            x = match &e.depth {
-                StepCount::Known => self.known(b, e, e.steps, x)?,
-                StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
-                StepCount::Random(r) => self.random(b, e, r, x)?,
-                StepCount::Halting(h) => self.halting(b, e, h, x)?,
-                StepCount::Routed(router) => self.recursions(b, e, router, x)?,
-            };
+        let mut last = None;
+        for (n, begin) in self.spec.begins().enumerate() {
+            self.sequence = n;
+            let mut x = self.first_state(b, begin)?;
+            if n == 0 {
+                self.common(b)?;
+            }
+            for e in self.spec.evolves_of(n) {
+                x = match &e.depth {
+                    StepCount::Known => self.known(b, e, e.steps, x)?,
+                    StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
+                    StepCount::Random(r) => self.random(b, e, r, x)?,
+                    StepCount::Halting(h) => self.halting(b, e, h, x)?,
+                    StepCount::Routed(router) => self.recursions(b, e, router, x)?,
+                };
+                self.states.insert(e.label.clone(), (x, n));
+            }
+            last = Some(x);
         }
-        self.last_state(b, x)
+        let missing = || BuildError::Missing("a state".into());
+        self.last_state(b, last.ok_or_else(missing)?)
+    }
+
+    /// The state that an evolve ended with.
+    pub(super) fn ended(&self, label: &str) -> Result<Value, TypeError> {
+        self.states
+            .get(label)
+            .map(|(x, _)| *x)
+            .ok_or_else(|| TypeError {
+                op: "field",
+                what: format!("the evolve `{label}` has not ended"),
+            })
+    }
+
+    /// A number for each token, or, where rows are filled up, its mean over the tokens at hand in the place of each.
+    pub(super) fn over_tokens(&mut self, b: &mut Builder, rows: Value) -> Result<Value, TypeError> {
+        let Some(padding) = self.padding.get(&self.sequence) else {
+            return Ok(rows);
+        };
+        let by = Exact::one();
+        let weights = b.push1(Shift { by }, &[*padding])?;
+        let mean = nn::weighted_mean(b, rows, weights)?;
+        let to = b.ty(rows).clone();
+        b.push1(Broadcast { to }, &[mean])
     }
 }

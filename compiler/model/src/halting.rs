@@ -152,10 +152,14 @@ impl GraphBuilder<'_> {
         let (tokens, sum) = found.ok_or_else(missing)?;
         b.site = outside;
         b.span = Some(e.span);
-        let made = nn::mean_rows(b, tokens.made)?;
+        let made = self.over_tokens(b, tokens.made)?;
+        let made = nn::mean_rows(b, made)?;
         let name = depth::output(&e.label, depth::MADE);
         self.decided.push((name, made));
-        let pondered = plus(b, tokens.made, tokens.rest)?;
+        let mut pondered = plus(b, tokens.made, tokens.rest)?;
+        if self.sequence < self.spec.sources.len() {
+            pondered = self.over_tokens(b, pondered)?;
+        }
         self.collected.pondered(pondered);
         Ok(sum)
     }

@@ -22,14 +22,30 @@ pub(super) enum KvMode {
 }
 
 impl GraphBuilder<'_> {
-    /// Attention to all tokens that a run sees, or to those of them that take the step at hand.
+    /// Attention to all tokens that a run sees, or to those of them that take the step at hand. What fills up rows is not seen: in causal
+    /// attention it comes after all tokens, elsewhere it is left out. `of`: the evolve that keys and values are of.
     pub(super) fn attend(
         &mut self,
         b: &mut Builder,
         attention: Attention,
         operands: &[Value],
+        of: Option<&str>,
     ) -> Result<Value, TypeError> {
-        let operands = match b.rows {
+        let state = of.and_then(|label| self.states.get(label));
+        let sequence = state.map_or(self.sequence, |(_, sequence)| *sequence);
+        let padding = match attention.causal {
+            true => None,
+            false => self.padding.get(&sequence),
+        };
+        let rows = b.rows.filter(|_| sequence == self.sequence);
+        let left_out = match (rows, padding) {
+            (Some(rows), Some(padding)) => {
+                let both = [rows, *padding].map(|v| (Exact::one(), v));
+                Some(nn::combine(b, &both)?)
+            }
+            (rows, padding) => rows.or(padding.copied()),
+        };
+        let operands = match left_out {
             Some(rows) => among(b, &attention, operands, rows)?,
             None => operands.to_vec(),
         };
@@ -155,8 +171,8 @@ impl GraphBuilder<'_> {
     }
 }
 
-/// The operands of attention where each head's queries and keys have one more column, by which no query meets the key of a token that does
-/// not take the step. Kept keys keep it, so tokens of later runs know as well.
+/// The operands of attention where each head's queries and keys have one more column, by which no query meets the key of a token that is left out:
+/// one that does not take the step, or what fills up a row. `rows` is 0 or less than that. Kept keys keep it, so tokens of later runs know as well.
 fn among(
     b: &mut Builder,
     attention: &Attention,

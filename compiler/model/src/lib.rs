@@ -15,6 +15,9 @@
 //!   with the tokens so far (`Operand::stride`), so decoding needs one kernel of its own.
 //! - A model is an input, an embedding, evolves, an output and a loss. What these are is known in `inputs/`, `embeddings/`,
 //!   `positions/`, `outputs/`, `sources/` and `losses/` alone; everything else asks their traits, and they know nothing of models.
+//! - A model reads one sequence or two; each `embed` begins a state, and the evolves behind it move that one (`beginnings.rs`). Rows of two sequences
+//!   meet in attention alone, as queries on one side, keys and values on the other (`layers/states.rs`). What fills up rows is never seen by a token
+//!   (`kv.rs`), and no mean counts it: a pair gives the same loss alone and in any batch.
 //! - Tokens that halt one by one (`halting.rs`) keep their state by a choice of each row, in all steps. What none
 //!   of a batch makes is passed over, but never in decoding, where its keys and values would be missed.
 //! - In a step that a router gives to some tokens (`routed.rs`), linear maps and attention are of these alone, by numbers of rows that the
@@ -28,6 +31,7 @@ mod adaptive;
 pub mod alone;
 mod arguments;
 mod balance;
+mod beginnings;
 mod build;
 pub mod chapters;
 pub mod coefficient;

@@ -8,7 +8,7 @@ use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::inputs::Unit;
 use super::losses::{self, Along, Choice, Compared, LossTerm, Term};
-use super::outputs::Output;
+use super::sources::Ends;
 use super::step_count::{StepCount, positive};
 use crate::codes;
 use crate::scheme::Instr;
@@ -63,6 +63,7 @@ impl Objective {
             Loss::Mse | Loss::Bce => {
                 "the mean over sequences, or over their positions".to_string()
             }
+            Loss::Pairs { .. } => "the mean over target tokens that are not padding".to_string(),
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
         let each = self.terms.iter();
@@ -71,16 +72,11 @@ impl Objective {
     }
 
     /// What the model is to predict, by its output and the term that asks; says so where the two do not fit.
-    pub fn fit_output(
-        &self,
-        asked: Loss,
-        output: &dyn Output,
-        sink: &mut Vec<Diagnostic>,
-    ) -> Option<Loss> {
-        let given = output.asks();
+    pub fn fit_output(&self, asked: Loss, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        let given = ends.asks();
         let compared = match given {
             Loss::Mse | Loss::Bce => Compared::Numbers,
-            Loss::Next | Loss::Masked { .. } | Loss::Class => Compared::Logits,
+            Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Compared::Logits,
         };
         let other = |t: &Term| t.compares().is_some_and(|c| c != compared);
         if let Some((_, term, span)) = self.terms.iter().find(|(_, t, _)| other(t)) {
@@ -102,12 +98,15 @@ impl Objective {
             return None;
         }
         match (asked, given) {
-            (Loss::Masked { .. }, Loss::Class) => {
+            (Loss::Masked { .. }, told @ (Loss::Class | Loss::Pairs { .. })) => {
                 let asking = self.terms.iter().find(|(_, term, _)| term.asks());
                 let (_, term, span) = asking?;
                 let message = format!("`{}` asks for tokens that are hidden", term.name());
                 let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
-                let d = d.label("this model says the class of each image");
+                let d = d.label(match told {
+                    Loss::Class => "this model says the class of each image",
+                    _ => "this model makes a second text of a first one",
+                });
                 sink.push(d.help("write `cross_entropy`"));
                 None
             }

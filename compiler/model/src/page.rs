@@ -9,7 +9,7 @@ use super::alone::{Alone, Around, SHOWN, alone, alone_in};
 use super::layers::{
     About, Argument, DEFINITIONS, Definition, Example, Form, Group, LayerParam, Silent, Start, find,
 };
-use super::spec::sizes;
+use super::spec::of_model;
 use crate::scheme::names::Loader;
 use odec_grammar::ast::{Body, BodyStmt, File, Ident, Item, Layer, LayerParam as Given};
 use odec_library::{Library, LibraryScheme};
@@ -178,8 +178,8 @@ pub fn own_page(
         Item::Model(m) => Some(m),
         _ => None,
     });
-    let shown = model.and_then(|m| sizes(m, &mut Vec::new()));
-    let shown = shown.unwrap_or(SHOWN);
+    let shown = model.and_then(|m| of_model(m, &mut Vec::new()));
+    let shown = shown.map_or(SHOWN, |m| m.sizes);
     let mut alone = |text: &str| alone_in(around, text, shown, library, loader);
     for item in &file.items {
         match item {
@@ -423,6 +423,7 @@ impl Form {
             Form::Fields => "fields, separated by commas".into(),
             Form::Operand => "a value, without a name".into(),
             Form::Value => "a value".into(),
+            Form::State => "the label of an evolve, perhaps with layers behind it".into(),
             Form::Text => "something in quotes".into(),
             Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),
             Form::Paths => "paths in quotes, separated by commas".into(),

@@ -1,12 +1,13 @@
 //! The parameter table: path, shape and initial values of every tensor, checked for clashes before anything is built.
 //!
-//! Paths: `embed.token.weight`, `embed.position.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field
-//! that is written several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; what
+//! Paths: `embed.token.weight`, `embed.position.weight`, of another sequence `source.embed.token.weight`;
+//! `[evolve.]step.3.att.q.weight`; under `weights per use`, a field that is written several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; what
 //! runs before the first step has `start` instead; factors stand below their matrix, `step.3.att.q.weight.lora.a`, with a step of their
 //! own where weights are functions of time; learned coefficients of a scheme stand at `[evolve.]step.3.scheme.b`,
 //! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
+use super::beginnings::Beginning;
 use super::decider::Decider;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layers::LayerParam;
@@ -94,20 +95,24 @@ pub fn field_name(evolve: &EvolveSpec, program: usize, field: usize, usage: usiz
 }
 
 /// The parameters that make the first state of the input, each with whose it is.
-fn of_input(spec: &Spec) -> impl Iterator<Item = (LayerParam, &'static str)> {
-    let own = spec.embed.kind.params(&*spec.input).into_iter();
-    let positions = spec.embed.positions.iter();
+fn of_input(spec: &Spec, begin: &Beginning) -> Vec<(LayerParam, &'static str)> {
+    let own = match begin.embed.tied {
+        Some(_) => Vec::new(),
+        None => begin.embed.kind.params(&*begin.input),
+    };
+    let positions = begin.embed.positions.iter();
     let positions = positions.flat_map(|p| p.params(spec.sizes));
-    let own = own.map(|p| (p, "the embedding"));
-    let leading = spec.embed.leading.iter();
+    let own = own.into_iter().map(|p| (p, "the embedding"));
+    let leading = begin.embed.leading.iter();
     let leading = leading.flat_map(|l| l.params(spec.sizes.width));
     let own = own.chain(leading.map(|p| (p, "rows before the input")));
-    own.chain(positions.map(|p| (p, "the positions")))
+    own.chain(positions.map(|p| (p, "the positions"))).collect()
 }
 
 /// How many numbers these are.
 pub fn elements_of_input(spec: &Spec) -> u64 {
-    let each = of_input(spec).map(|(p, _)| p.shape.iter().product::<u64>());
+    let all = spec.begins().flat_map(|begin| of_input(spec, begin));
+    let each = all.map(|(p, _)| p.shape.iter().product::<u64>());
     each.sum()
 }
 
@@ -118,65 +123,11 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
         owners: BTreeMap::new(),
         elements: 0,
     };
-    for (p, owner) in of_input(spec) {
-        t.end(EMBED, p, owner, (spec, spec.embed.span), sink)?;
-    }
-    for e in &spec.evolves {
-        for (at, n) in e.unrolled.phases() {
-            let program = &e.unrolled.programs[n];
-            for l in &e.learned(at) {
-                let path = learned_path(e, l, at);
-                let owner = format!("the coefficient `{}` ({path})", l.name);
-                let width = Some(spec.sizes.width).filter(|_| l.per_channel);
-                let shape = width.into_iter().collect();
-                let init = Init::Constant(l.init.to_f64());
-                t.add(path, shape, init, &owner, l.span, sink)?;
-            }
-            for (field, layer) in e.layers[n].iter().enumerate() {
-                let leaf = &program.fields[field];
-                let uses = match e.policies[n][field] {
-                    Sharing::PerUse => program.usages[field],
-                    // A field that only an embedded partner evaluates has no parameters in steps of a fixed size.
-                    _ => program.usages[field].min(1),
-                };
-                for usage in 0..uses {
-                    let prefix = field_path(e, n, field, usage, at);
-                    let of_factors = factor_path(e, n, field, usage, at);
-                    let owner = format!("field `{}` ({prefix})", leaf.name);
-                    for p in layer.params() {
-                        let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
-                        let more = match e.policies[n][field] {
-                            Sharing::TimeDependent(o) => o.params(&p, spec.std),
-                            _ => Vec::new(),
-                        };
-                        for (path, shape, init) in [own].into_iter().chain(more) {
-                            let path = format!("{prefix}.{path}");
-                            t.add(path, shape, init, &owner, leaf.span, sink)?;
-                        }
-                        let vector = constrain::vector(spec.spectral, &p);
-                        let factors = lora::factors(spec.tune, &p).into_iter();
-                        for (path, shape, init) in factors.chain(vector) {
-                            let path = format!("{of_factors}.{path}");
-                            t.add(path, shape, init, &owner, leaf.span, sink)?;
-                        }
-                    }
-                }
-            }
+    for (n, begin) in spec.begins().enumerate() {
+        for (p, owner) in of_input(spec, begin) {
+            t.end(&begin.path(), p, owner, (spec, begin.embed.span), sink)?;
         }
-        let deciders = e.decider().into_iter();
-        for (d, layer) in deciders.flat_map(|d| d.layer.iter().map(move |l| (d, l))) {
-            let prefix = decider_path(e, d);
-            let owner = format!("field `{}` ({prefix})", d.leaf.name);
-            for p in layer.params() {
-                let more = lora::factors(spec.tune, &p).into_iter();
-                let more = more.chain(constrain::vector(spec.spectral, &p));
-                let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
-                for (path, shape, init) in [own].into_iter().chain(more) {
-                    let path = format!("{prefix}.{path}");
-                    t.add(path, shape, init, &owner, d.leaf.span, sink)?;
-                }
-            }
-        }
+        t.evolves(spec, spec.evolves_of(n), sink)?;
     }
     let output = &spec.output;
     let before = output.before.iter().flat_map(|l| l.params());
@@ -194,6 +145,73 @@ struct Table {
 }
 
 impl Table {
+    /// Adds the parameters of evolves, step by step.
+    fn evolves(
+        &mut self,
+        spec: &Spec,
+        evolves: &[EvolveSpec],
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<()> {
+        for e in evolves {
+            for (at, n) in e.unrolled.phases() {
+                let program = &e.unrolled.programs[n];
+                for l in &e.learned(at) {
+                    let path = learned_path(e, l, at);
+                    let owner = format!("the coefficient `{}` ({path})", l.name);
+                    let width = Some(spec.sizes.width).filter(|_| l.per_channel);
+                    let shape = width.into_iter().collect();
+                    let init = Init::Constant(l.init.to_f64());
+                    self.add(path, shape, init, &owner, l.span, sink)?;
+                }
+                for (field, layer) in e.layers[n].iter().enumerate() {
+                    let leaf = &program.fields[field];
+                    let uses = match e.policies[n][field] {
+                        Sharing::PerUse => program.usages[field],
+                        // A field that only an embedded partner evaluates has no parameters in steps of a fixed size.
+                        _ => program.usages[field].min(1),
+                    };
+                    for usage in 0..uses {
+                        let prefix = field_path(e, n, field, usage, at);
+                        let of_factors = factor_path(e, n, field, usage, at);
+                        let owner = format!("field `{}` ({prefix})", leaf.name);
+                        for p in layer.params() {
+                            let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
+                            let more = match e.policies[n][field] {
+                                Sharing::TimeDependent(o) => o.params(&p, spec.std),
+                                _ => Vec::new(),
+                            };
+                            for (path, shape, init) in [own].into_iter().chain(more) {
+                                let path = format!("{prefix}.{path}");
+                                self.add(path, shape, init, &owner, leaf.span, sink)?;
+                            }
+                            let vector = constrain::vector(spec.spectral, &p);
+                            let factors = lora::factors(spec.tune, &p).into_iter();
+                            for (path, shape, init) in factors.chain(vector) {
+                                let path = format!("{of_factors}.{path}");
+                                self.add(path, shape, init, &owner, leaf.span, sink)?;
+                            }
+                        }
+                    }
+                }
+            }
+            let deciders = e.decider().into_iter();
+            for (d, layer) in deciders.flat_map(|d| d.layer.iter().map(move |l| (d, l))) {
+                let prefix = decider_path(e, d);
+                let owner = format!("field `{}` ({prefix})", d.leaf.name);
+                for p in layer.params() {
+                    let more = lora::factors(spec.tune, &p).into_iter();
+                    let more = more.chain(constrain::vector(spec.spectral, &p));
+                    let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
+                    for (path, shape, init) in [own].into_iter().chain(more) {
+                        let path = format!("{prefix}.{path}");
+                        self.add(path, shape, init, &owner, d.leaf.span, sink)?;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
     /// Adds a parameter of one of the model's ends.
     fn end(
         &mut self,

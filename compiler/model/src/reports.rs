@@ -8,8 +8,8 @@
 use super::evolve::{EvolveSpec, Sharing};
 use super::graph_builder::GraphBuilder;
 use super::layers::network::Network;
-use super::layers::pipeline::{self, Sizes};
-use super::layers::{Angles, LayerParam, Routed, Weights};
+use super::layers::pipeline;
+use super::layers::{Angles, LayerParam, OfModel, Routed, Weights};
 use super::params::path;
 use super::phase::Layers;
 use super::step_count::StepCount;
@@ -95,10 +95,10 @@ pub fn read(e: &Evolve, depth: &StepCount, r: &mut Resolver) -> Option<Vec<Repor
 }
 
 /// Reads what reports compute, now that sizes and the fields of steps are known.
-pub fn fit(e: &mut EvolveSpec, sizes: Sizes, r: &mut Resolver) -> Option<()> {
+pub fn fit(e: &mut EvolveSpec, model: &OfModel, r: &mut Resolver) -> Option<()> {
     let mut reports = std::mem::take(&mut e.reports);
     for report in &mut reports {
-        let (layer, _) = pipeline::read(&report.leaf, &[sizes.width], sizes, r.sink)?;
+        let (layer, _) = pipeline::read(&report.leaf, &[model.sizes.width], model, r.sink)?;
         // What runs before the first step has no reports.
         let programs = 0..e.unrolled.programs.len();
         let reads = programs.map(|n| match e.unrolled.steps.contains(&n) {
@@ -235,6 +235,7 @@ impl Layers<'_, '_> {
                     nn::combine(b, &[(Exact::ratio(1, columns), sum)])?
                 }
             };
+            let mean = self.model.over_tokens(b, mean)?;
             let reports = &mut self.model.collected.reports;
             reports.entry(report.path(e)).or_default().push(mean);
         }
@@ -288,8 +289,18 @@ impl Weights for Read<'_, '_, '_> {
         self.fields.model.rotary(b, angles)
     }
 
-    fn attend(&mut self, b: &mut Builder, attention: Attention, operands: &[Value]) -> TypeResult {
-        self.fields.model.attend(b, attention, operands)
+    fn attend(
+        &mut self,
+        b: &mut Builder,
+        attention: Attention,
+        operands: &[Value],
+        of: Option<&str>,
+    ) -> TypeResult {
+        self.fields.model.attend(b, attention, operands, of)
+    }
+
+    fn state(&mut self, _: &mut Builder, label: &str) -> TypeResult {
+        self.fields.model.ended(label)
     }
 
     fn carry(&mut self, b: &mut Builder, name: &str, shape: [u64; 2]) -> TypeResult<Option<Value>> {

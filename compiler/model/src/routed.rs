@@ -21,9 +21,9 @@ use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::halting::plus;
 use super::kv::KvMode;
-use super::layers::Routed;
-use super::layers::pipeline::Sizes;
+use super::layers::{OfModel, Routed};
 use super::losses::{Choice, LossTerm};
+use super::params::decider_path;
 use super::random::Perhaps;
 use super::routing;
 use super::step::Kept;
@@ -114,8 +114,8 @@ fn no_scores(span: Span, max: u64, choice: &Routing) -> Diagnostic {
 
 impl Router {
     /// Reads the field's inside, now that sizes are known.
-    pub fn read(&mut self, max: u64, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<()> {
-        let (out, _) = self.field.read(sizes, sink)?;
+    pub fn read(&mut self, max: u64, model: &OfModel, sink: &mut Vec<Diagnostic>) -> Option<()> {
+        let (out, _) = self.field.read(model, sink)?;
         if out != max {
             sink.push(no_scores(self.field.leaf.span, max, &self.choice));
             return None;

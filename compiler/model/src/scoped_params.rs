@@ -40,8 +40,12 @@ impl Weights for ScopedParams<'_, '_> {
         b: &mut Builder,
         attention: Attention,
         operands: &[Value],
+        of: Option<&str>,
     ) -> Result<Value, TypeError> {
-        self.model.attend(b, attention, operands)
+        self.model.attend(b, attention, operands, of)
+    }
+    fn state(&mut self, _: &mut Builder, label: &str) -> Result<Value, TypeError> {
+        self.model.ended(label)
     }
     fn carry(
         &mut self,

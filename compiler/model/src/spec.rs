@@ -3,17 +3,15 @@
 //! Takes the syntax of a model; gives a [`Spec`] from which nothing can fail any more but a name clash of parameters.
 //! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`, what an input or an output is to its file.
 
-use super::args::{Args, Bounds};
-use super::embeddings::{EMBEDDINGS, Embedding};
+use super::args::Bounds;
+use super::beginnings::{self, Beginning};
 use super::evolve::{EvolveSpec, evolve};
-use super::inputs::{INPUTS, Input};
 use super::layers::network::Network;
-use super::layers::pipeline::{self, Sizes};
-use super::leading::{LEADING, Leading};
+use super::layers::pipeline;
+use super::layers::{OfModel, Sizes, State, States};
 use super::loss::Objective;
 use super::outputs::{Embedded, OUTPUTS, Output};
 use super::part::expect;
-use super::positions::{self, Positions};
 use super::reports;
 use super::routed;
 use super::sources::Ends;
@@ -22,7 +20,6 @@ use super::widths;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, MAX_MIXING, too_many_evaluations, too_much_mixing};
-use crate::scheme::scalar::not_supported;
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
@@ -36,8 +33,10 @@ pub struct Spec {
     pub name: Ident,
     pub sizes: Sizes,
     pub evolves: Vec<EvolveSpec>,
-    pub input: Rc<dyn Input>,
-    pub embed: EmbedSpec,
+    /// The sequences that are read before the one that is predicted: what encoders read.
+    pub sources: Vec<Beginning>,
+    /// The state that the output reads.
+    pub begin: Beginning,
     pub output: OutputSpec,
     /// What it is trained for.
     pub loss: Loss,
@@ -51,17 +50,6 @@ pub struct Spec {
     pub std: f64,
 }
 
-/// How the first state is made of the input.
-#[derive(Clone, Debug)]
-pub struct EmbedSpec {
-    pub kind: Rc<dyn Embedding>,
-    /// Rows that stand before it.
-    pub leading: Option<Rc<dyn Leading>>,
-    /// What is added to all of them.
-    pub positions: Option<Rc<dyn Positions>>,
-    pub span: Span,
-}
-
 /// How the result is made of the last state.
 #[derive(Clone, Debug)]
 pub struct OutputSpec {
@@ -70,20 +58,38 @@ pub struct OutputSpec {
     pub span: Span,
 }
 
-impl EmbedSpec {
-    /// Rows that stand before those of the input.
-    pub fn leading_rows(&self) -> u64 {
-        self.leading.as_ref().map_or(0, |l| l.rows())
-    }
-}
-
 impl Spec {
+    /// All sequences, in the order in which their states are computed.
+    pub fn begins(&self) -> impl Iterator<Item = &Beginning> {
+        self.sources.iter().chain([&self.begin])
+    }
+
+    /// The evolves that move the state of the n-th of these.
+    pub fn evolves_of(&self, n: usize) -> &[EvolveSpec] {
+        let at = |n: usize| self.begins().nth(n).map(|b| b.evolves_before);
+        let from = at(n).unwrap_or(0);
+        let to = at(n + 1).unwrap_or(self.evolves.len());
+        self.evolves.get(from..to).unwrap_or_default()
+    }
+
+    /// Those that move the state which the output reads.
+    pub fn last_evolves(&self) -> &[EvolveSpec] {
+        self.evolves_of(self.sources.len())
+    }
+
+    /// The number of the token that fills up rows, where they are.
+    pub fn padding(&self) -> Option<u64> {
+        let of_pairs = !self.sources.is_empty();
+        of_pairs.then_some(self.sizes.vocab?.saturating_sub(1))
+    }
+
     /// What a data source is read for.
     pub fn ends(&self) -> Ends<'_> {
         Ends {
-            input: &*self.input,
+            input: &*self.begin.input,
+            source: self.sources.first().map(|b| &*b.input),
             output: &*self.output.kind,
-            leading: self.embed.leading_rows(),
+            leading: self.begin.embed.leading_rows(),
             sizes: self.sizes,
         }
     }
@@ -92,8 +98,8 @@ impl Spec {
 /// Reads a model.
 pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let before = errors(r.sink);
-    let beginning = beginning(model, r.sink);
-    let sizes = beginning.as_ref().map(Beginning::sizes);
+    let begins = beginnings::read(model, r.sink);
+    let sizes = begins.as_ref().and_then(|b| Some(b.last()?.sizes()));
     let output = single(
         model,
         "output",
@@ -112,17 +118,23 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         Some(ModelItem::Init { value, .. }) => normal(value, r.sink),
         _ => Some(DEFAULT_STD),
     };
-    let evolves = model.items.iter().filter_map(|i| {
-        if let ModelItem::Evolve(e) = i {
-            Some(e)
-        } else {
-            None
-        }
-    });
-    let evolves: Vec<&Evolve> = evolves.collect();
+    let evolves: Vec<&Evolve> = evolves(model).collect();
     labels(model, &evolves, r.sink);
+    let all = begins.as_deref().unwrap_or_default();
+    let known = states(&evolves, all);
+    let of_evolve = |sizes: Sizes, at: usize| OfModel {
+        sizes,
+        states: States {
+            known: Some(known.clone()),
+            at,
+            sequence: Some(sequence(all, at)),
+        },
+    };
     let output = match output {
-        Some(ModelItem::Output { value, span }) => end(value, *span, sizes, r),
+        Some(ModelItem::Output { value, span }) => {
+            let model = sizes.map(|sizes| of_evolve(sizes, evolves.len()));
+            end(value, *span, model.as_ref(), r)
+        }
         _ => None,
     };
     let (mut evaluations, mut mixing) = (0, 0);
@@ -145,42 +157,60 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let mut read: Vec<EvolveSpec> = read.into_iter().collect::<Option<_>>()?;
     let sizes = sizes?;
     let mut fit = true;
-    for e in &mut read {
-        let layers = |p| widths::layers(p, sizes, r.sink);
+    for (n, e) in read.iter_mut().enumerate() {
+        let model = &of_evolve(sizes, n);
+        let layers = |p| widths::layers(p, model, r.sink);
         let layers: Vec<Option<Vec<Network>>> = e.unrolled.programs.iter().map(layers).collect();
         match layers.into_iter().collect::<Option<_>>() {
             Some(layers) => e.layers = layers,
             None => fit = false,
         }
         fit &= match &mut e.depth {
-            StepCount::Halting(halting) => halting.read(sizes, r.sink).is_some(),
-            StepCount::Routed(router) => router.read(e.steps, sizes, r.sink).is_some(),
+            StepCount::Halting(halting) => halting.read(model, r.sink).is_some(),
+            StepCount::Routed(router) => router.read(e.steps, model, r.sink).is_some(),
             StepCount::Known | StepCount::Adaptive(_) | StepCount::Random(_) => true,
         };
         fit &= routed::fit(e, r.sink).is_some();
         if !e.layers.is_empty() {
-            fit &= reports::fit(e, sizes, r).is_some();
+            fit &= reports::fit(e, model, r).is_some();
+        }
+        if all.len() > 1 {
+            fit &= sees_no_padding(e, r.sink).is_some();
         }
     }
     let output = output.filter(|_| fit)?;
     let std = std?;
-    let Beginning { input, embed } = beginning?;
-    embed.kind.fit(embed.span, &*input, r.sink);
-    if let Some(leading) = &embed.leading {
-        leading.fit(embed.span, &*input, r.sink);
+    sources_are_read(all, &read, r.sink);
+    let mut begins = begins?;
+    let begin = begins.pop()?;
+    begin
+        .embed
+        .kind
+        .fit(begin.embed.span, &*begin.input, r.sink);
+    if let Some(leading) = &begin.embed.leading {
+        leading.fit(begin.embed.span, &*begin.input, r.sink);
     }
     let embedded = Embedded {
-        table: embed.kind.table(),
-        class_token: embed.leading.is_some(),
+        table: begin.embed.kind.table(),
+        class_token: begin.embed.leading.is_some(),
     };
     output.kind.fit(output.span, sizes, embedded, r.sink);
+    if output.kind.asks() != Loss::Next
+        && let Some(source) = begins.first()
+    {
+        let message = "a model of two sequences says the tokens of the second one";
+        let d = Diagnostic::error(codes::INCOMPATIBLE, output.span, message);
+        let d = d.also(source.embed.span, "the first sequence");
+        r.sink
+            .push(d.help("write `output rmsnorm |> logits(tied)`"));
+    }
     if errors(r.sink) > before {
         return None;
     }
-    Some(Spec {
+    let mut spec = Spec {
         name: model.name.clone(),
-        input,
-        embed,
+        sources: begins,
+        begin,
         loss: output.kind.asks(),
         objective: Objective::default(),
         tune: Tune::All,
@@ -189,7 +219,66 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         evolves: read,
         output,
         std,
-    })
+    };
+    spec.loss = spec.ends().asks();
+    Some(spec)
+}
+
+/// Says which sequence does not reach the output.
+fn sources_are_read(begins: &[Beginning], evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+    let reads = |e: &EvolveSpec| e.all_layers().flat_map(|l| l.reads().states).collect();
+    let read: Vec<Vec<String>> = evolves.iter().map(reads).collect();
+    for pair in begins.windows(2) {
+        let (from, to) = (pair[0].evolves_before, pair[1].evolves_before);
+        let own = &evolves[from..to];
+        let is_own = |label: &String| own.iter().any(|e| e.label == *label);
+        if !read[to..].iter().flatten().any(is_own) {
+            let label = &pair[0].label;
+            let message = format!("nothing of `{label}` reaches the output");
+            let d = Diagnostic::error(codes::NO_EFFECT, pair[0].embed.span, message);
+            let last = own.last().map_or("encoder", |e| e.label.as_str());
+            sink.push(d.label("no field of a later evolve reads this state").help(format!(
+                "write, for example, `field cross = rmsnorm |> attention(heads: 4, from: {last})`"
+            )));
+        }
+    }
+}
+
+/// Says which part of an evolve would take what fills up rows for tokens.
+fn sees_no_padding(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
+    let what = match &e.depth {
+        StepCount::Adaptive(_) => Some("the error of a step is that of all rows"),
+        StepCount::Routed(_) => Some("a router compares all tokens of a row"),
+        StepCount::Known | StepCount::Random(_) | StepCount::Halting(_) => None,
+    };
+    if let Some(what) = what {
+        let message = "this number of steps would depend on what fills up rows";
+        let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
+        sink.push(
+            d.label(what)
+                .help("in a model of two sequences, write the number: `for 6 steps`"),
+        );
+        return None;
+    }
+    let programs = e.unrolled.programs.iter().zip(&e.layers);
+    let mut fields = programs.flat_map(|(p, layers)| p.fields.iter().zip(layers));
+    let found = fields.find_map(|(leaf, layer)| {
+        let reads = layer.reads();
+        let places = (!reads.capacities.is_empty()).then_some("experts have a number of places");
+        let later = reads
+            .padding
+            .then_some("tokens after a token may be what fills up its row");
+        Some((leaf, places.or(later)?))
+    });
+    let Some((leaf, what)) = found else {
+        return Some(());
+    };
+    let message = format!("`{}` would take what fills up rows for tokens", leaf.name);
+    let d = Diagnostic::error(codes::INCOMPATIBLE, leaf.span, message);
+    sink.push(d.label(what).help(
+        "in a model of two sequences, tokens meet by attention, and in layers that look back alone",
+    ));
+    None
 }
 
 /// Says so once when a model is to predict tokens that it has already seen.
@@ -232,52 +321,44 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What a model reads, and the first state that is made of it.
-struct Beginning {
-    input: Rc<dyn Input>,
-    embed: EmbedSpec,
+/// What the fields of a model may name, whichever evolve they belong to.
+pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<OfModel> {
+    let begins = beginnings::read(model, sink)?;
+    let evolves: Vec<&Evolve> = evolves(model).collect();
+    Some(OfModel {
+        sizes: begins.last()?.sizes(),
+        states: States {
+            known: Some(states(&evolves, &begins)),
+            at: evolves.len(),
+            sequence: None,
+        },
+    })
 }
 
-impl Beginning {
-    fn sizes(&self) -> Sizes {
-        Sizes {
-            vocab: self.input.vocab(),
-            context: self.input.context() + self.embed.leading_rows(),
-            width: self.embed.kind.width(),
-        }
-    }
-}
-
-/// The sizes that a model's fields may name.
-pub fn sizes(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Sizes> {
-    beginning(model, sink).map(|b| b.sizes())
-}
-
-fn beginning(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Beginning> {
-    let input = single(
-        model,
-        "input",
-        sink,
-        |i| matches!(i, ModelItem::Input { .. }),
-        true,
-    );
-    let embed = single(
-        model,
-        "embed",
-        sink,
-        |i| matches!(i, ModelItem::Embed { .. }),
-        true,
-    );
-    let input = match input {
-        Some(ModelItem::Input { value, .. }) => INPUTS.read(value, sink),
+fn evolves(model: &Model) -> impl Iterator<Item = &Evolve> {
+    model.items.iter().filter_map(|i| match i {
+        ModelItem::Evolve(e) => Some(e),
         _ => None,
-    };
-    let embed = match embed {
-        Some(ModelItem::Embed { values, span }) => embedding(values, *span, sink),
-        _ => None,
-    };
-    let (input, embed) = input.zip(embed)?;
-    Some(Beginning { input, embed })
+    })
+}
+
+/// Which of the sequences the n-th evolve is of.
+fn sequence(begins: &[Beginning], n: usize) -> usize {
+    begins.iter().filter(|b| b.evolves_before <= n).count()
+}
+
+/// The evolves with labels.
+fn states(evolves: &[&Evolve], begins: &[Beginning]) -> Rc<BTreeMap<String, State>> {
+    let labelled = evolves.iter().enumerate().filter_map(|(number, e)| {
+        let label = e.label.as_ref()?;
+        let state = State {
+            label: label.span,
+            number,
+            sequence: sequence(begins, number),
+        };
+        Some((label.name.clone(), state))
+    });
+    Rc::new(labelled.collect())
 }
 
 /// Standard deviation of matrices when a model does not say it.
@@ -321,17 +402,12 @@ fn single<'m>(
         );
     }
     if first.is_none() && required {
-        let example = match word {
-            "input" => "input tokens(vocab: 256, context: 256)",
-            "embed" => "embed learned(width: 256)",
-            _ => "output rmsnorm |> logits(tied)",
-        };
-        sink.push(missing(model, word, example));
+        sink.push(missing(model, word, "output rmsnorm |> logits(tied)"));
     }
     first
 }
 
-fn missing(model: &Model, word: &str, example: &str) -> Diagnostic {
+pub(super) fn missing(model: &Model, word: &str, example: &str) -> Diagnostic {
     let message = format!("model `{}` has no `{word}`", model.name.name);
     Diagnostic::error(codes::MISSING_ITEM, model.name.span, message)
         .help(format!("add, for example, `{example}`"))
@@ -377,34 +453,6 @@ fn labels(model: &Model, evolves: &[&Evolve], sink: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `learned(width: 256), positions(learned)`: an embedding, and what is added to it.
-fn embedding(values: &[Expr], span: Span, sink: &mut Vec<Diagnostic>) -> Option<EmbedSpec> {
-    let Some(first) = values.first() else {
-        let message = "this embedding is empty";
-        sink.push(Diagnostic::error(codes::MISSING_ARGUMENT, span, message));
-        return None;
-    };
-    let kind = EMBEDDINGS.read(first, sink);
-    let rest = &values[1..];
-    let leads = |e: &Expr| Args::of(e).is_some_and(|a| LEADING.knows(&a.callee.name));
-    let (leading, rest) = match rest {
-        [first, rest @ ..] if leads(first) => (LEADING.read(first, sink), rest),
-        _ => (None, rest),
-    };
-    let positions = rest.first().and_then(|e| positions::read(e, sink));
-    for more in rest.iter().skip(1) {
-        let d = not_supported(more.span, "another part of this embedding");
-        sink.push(d.help(format!("write, for example, `{}`", LEADING.example)));
-    }
-    let kind = kind?;
-    Some(EmbedSpec {
-        kind,
-        leading,
-        positions,
-        span,
-    })
-}
-
 /// `normal(std: 0.02)`.
 fn normal(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
     let mut args = expect(e, "normal", &[], "normal(std: 0.02)", sink)?;
@@ -414,7 +462,7 @@ fn normal(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
 }
 
 /// `rmsnorm |> logits(tied)`: layers, and what is said of the last state.
-fn end(e: &Expr, span: Span, sizes: Option<Sizes>, r: &mut Resolver) -> Option<OutputSpec> {
+fn end(e: &Expr, span: Span, model: Option<&OfModel>, r: &mut Resolver) -> Option<OutputSpec> {
     let (before, last) = match &e.kind {
         ExprKind::Pipe(a, b) => (Some(&**a), &**b),
         _ => (None, e),
@@ -424,7 +472,7 @@ fn end(e: &Expr, span: Span, sizes: Option<Sizes>, r: &mut Resolver) -> Option<O
         Some(before) => {
             let before = Body::Expr(before.clone());
             let layers = r.layers_of(&before, &[])?;
-            Some(pipeline::output(&before, &layers, sizes?, r.sink)?)
+            Some(pipeline::output(&before, &layers, model?, r.sink)?)
         }
         None => None,
     };

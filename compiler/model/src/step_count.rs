@@ -5,7 +5,7 @@
 
 use super::decider::Decider;
 use super::evolve::{EvolveSpec, Sharing};
-use super::layers::pipeline::Sizes;
+use super::layers::OfModel;
 use super::routed::{self, Router};
 use crate::analysis::report::{Evolved, orders_of_pair};
 use crate::codes;
@@ -190,8 +190,8 @@ fn no_chance(span: Span) -> Diagnostic {
 
 impl Halting {
     /// Reads the field's inside, now that sizes are known.
-    pub fn read(&mut self, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<()> {
-        let (out, shares) = self.field.read(sizes, sink)?;
+    pub fn read(&mut self, model: &OfModel, sink: &mut Vec<Diagnostic>) -> Option<()> {
+        let (out, shares) = self.field.read(model, sink)?;
         if out != 1 || !shares {
             sink.push(no_chance(self.field.leaf.span));
             return None;

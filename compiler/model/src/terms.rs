@@ -8,7 +8,7 @@ use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::losses::{Choice, LossTerm, NAMES, Ponder, StepTaken, Training};
 use crate::error::BuildError;
-use odec_graph::ops::{Equals, Select, StopGradient, WherePositive};
+use odec_graph::ops::{Equals, Select, Shift, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
 use odec_program::ResultId;
 use odec_program::manifest::Loss;
@@ -168,7 +168,13 @@ impl GraphBuilder<'_> {
                 path: term.name().into(),
                 ..Site::default()
             };
-            let rows = term.step(self, b, &step)?;
+            let mut rows = term.step(self, b, &step)?;
+            if self.sequence < self.spec.sources.len() {
+                // The mean over targets is that over the tokens of this sequence.
+                for v in &mut rows {
+                    *v = self.over_tokens(b, *v)?;
+                }
+            }
             self.collected.add(term.name(), rows);
         }
         // What terms compute again has solutions of its own, where equations stand in equations.
@@ -185,7 +191,7 @@ impl GraphBuilder<'_> {
         targets: Value,
     ) -> Result<Value, BuildError> {
         let objective = &self.spec.objective;
-        let weights = self.counted(b)?;
+        let weights = self.counted(b, targets)?;
         let predicted = self.spec.output.kind.predicted(b, made, targets)?;
         if !self.drops || objective.is_plain() {
             let rows = predicted.plain(b, self.spec.loss)?;
@@ -209,13 +215,21 @@ impl GraphBuilder<'_> {
     }
 
     /// The weight of each token, where not all count.
-    fn counted(&self, b: &mut Builder) -> Result<Option<Value>, BuildError> {
-        let Loss::Masked { token, .. } = self.spec.loss else {
-            return Ok(None);
-        };
-        let missing = || BuildError::Missing("the input".into());
-        let tokens = self.input.ok_or_else(missing)?;
-        Ok(Some(b.push1(Equals { to: token }, &[tokens])?))
+    fn counted(&self, b: &mut Builder, targets: Value) -> Result<Option<Value>, BuildError> {
+        match self.spec.loss {
+            Loss::Next | Loss::Class => Ok(None),
+            Loss::Masked { token, .. } => {
+                let missing = || BuildError::Missing("the input".into());
+                let tokens = self.input.ok_or_else(missing)?;
+                Ok(Some(b.push1(Equals { to: token }, &[tokens])?))
+            }
+            Loss::Pairs { padding } => {
+                let padded = b.push1(Equals { to: padding }, &[targets])?;
+                let minus = nn::combine(b, &[(Exact::int(-1), padded)])?;
+                let by = Exact::one();
+                Ok(Some(b.push1(Shift { by }, &[minus])?))
+            }
+        }
     }
 }
 

@@ -200,7 +200,7 @@ pub fn read(
     };
     let loss = match (loss, ends) {
         (Some((loss, objective)), Some(ends)) => {
-            let asked = objective.fit_output(loss, ends.output, sink);
+            let asked = objective.fit_output(loss, ends, sink);
             asked.map(|loss| (loss, objective))
         }
         (loss, _) => loss,

@@ -4,8 +4,9 @@
 //! in a step. States that are added have one width; a value of width 1 may multiply any other. Leaves what a
 //! field is made of to `pipeline.rs`.
 
+use super::layers::OfModel;
 use super::layers::network::Network;
-use super::layers::pipeline::{self, Sizes, ends_with};
+use super::layers::pipeline::{self, ends_with};
 use crate::codes;
 use crate::scheme::{Combination, Instr, Program, ValueId};
 use odec_grammar::Span;
@@ -16,11 +17,11 @@ use odec_grammar::diag::Diagnostic;
 type Width = (u64, Option<Span>);
 
 /// The layers of a program's fields, in their order.
-pub fn layers(p: &Program, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Vec<Network>> {
+pub fn layers(p: &Program, model: &OfModel, sink: &mut Vec<Diagnostic>) -> Option<Vec<Network>> {
     let mut w = Widths {
         program: p,
-        sizes,
-        values: vec![(sizes.width, None)],
+        model,
+        values: vec![(model.sizes.width, None)],
         layers: vec![None; p.fields.len()],
         sink,
     };
@@ -55,7 +56,7 @@ fn ended(body: &Body) -> Option<Span> {
 
 struct Widths<'a> {
     program: &'a Program,
-    sizes: Sizes,
+    model: &'a OfModel,
     values: Vec<Width>,
     layers: Vec<Option<Read>>,
     sink: &'a mut Vec<Diagnostic>,
@@ -72,7 +73,7 @@ impl Widths<'_> {
             }
             Instr::Combine(c) => self.combined(c)?,
             // Only analyses have unknowns.
-            Instr::Past { .. } | Instr::Unknown(_) => (self.sizes.width, None),
+            Instr::Past { .. } | Instr::Unknown(_) => (self.model.sizes.width, None),
             Instr::Product([a, b]) => {
                 let (a, b) = (self.values[a.0 as usize], self.values[b.0 as usize]);
                 match (a, b) {
@@ -124,18 +125,21 @@ impl Widths<'_> {
                 return None;
             }
             None => {
-                let (layer, out) = pipeline::read(leaf, &at, self.sizes, self.sink)?;
+                let (layer, out) = pipeline::read(leaf, &at, self.model, self.sink)?;
                 self.layers[field] = Some(Read { layer, at, out });
                 out
             }
         };
-        Some((out, Some(leaf.span).filter(|_| out != self.sizes.width)))
+        Some((
+            out,
+            Some(leaf.span).filter(|_| out != self.model.sizes.width),
+        ))
     }
 
     fn combined(&mut self, c: &Combination) -> Option<Width> {
         let mut terms = c.terms().map(|(v, _)| self.values[v.0 as usize]);
         let Some(first) = terms.next() else {
-            return Some((self.sizes.width, None));
+            return Some((self.model.sizes.width, None));
         };
         let terms: Vec<Width> = terms.collect();
         terms.into_iter().try_fold(first, |a, b| self.equal(a, b))
@@ -152,16 +156,16 @@ impl Widths<'_> {
 
     fn state(&mut self, result: &Combination) -> Option<()> {
         let end = self.combined(result)?;
-        match end.0 == self.sizes.width {
+        match end.0 == self.model.sizes.width {
             true => Some(()),
-            false => self.wrong(end, self.sizes.width).map(drop),
+            false => self.wrong(end, self.model.sizes.width).map(drop),
         }
     }
 
     /// What later steps read is as wide as the state.
     fn kept(&mut self, name: &str, v: ValueId) -> Option<()> {
         let (out, field) = self.values[v.0 as usize];
-        let width = self.sizes.width;
+        let width = self.model.sizes.width;
         if out == width {
             return Some(());
         }
@@ -179,7 +183,7 @@ impl Widths<'_> {
 
     fn wrong(&mut self, (out, field): Width, other: u64) -> Option<Width> {
         let span = field.unwrap_or(self.program.fields[0].span);
-        let mut d = match other == self.sizes.width {
+        let mut d = match other == self.model.sizes.width {
             true => ends_with(span, out, other),
             false => {
                 let message = format!("values of width {out} and {other} cannot be added");

@@ -178,7 +178,11 @@ impl Resolver<'_, '_> {
                     };
                     let given = |label: &str| call.has(label);
                     name.name = self.names.layers.meant(&name.name, given).to_string();
-                    let given = call.args.iter().filter(|a| a.label.is_none());
+                    let layers = self.names.layers;
+                    let given = call.args.iter().filter(|a| match &a.label {
+                        None => true,
+                        Some(label) => (layers.is_value)(&name.name, &label.name),
+                    });
                     for a in given.map(|a| &a.value) {
                         let word = head_of(a).filter(|w| self.is_word(&name, &w.name));
                         if word.is_none() {

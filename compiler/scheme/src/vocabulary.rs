@@ -50,6 +50,8 @@ pub struct Vocabulary {
     pub layers: &'static [LayerName],
     /// Whether an argument of a layer without a label is one of its words, `causal`, and no value.
     pub is_word: fn(layer: &str, word: &str) -> bool,
+    /// Whether what stands behind a label of a layer is a value, and may name layers.
+    pub is_value: fn(layer: &str, label: &str) -> bool,
     /// Names that later versions compile, each with what there is instead, if there is something: `… through …; `.
     pub later: &'static [(&'static str, &'static str)],
 }

@@ -12,7 +12,7 @@ use odec_graph::print;
 use std::collections::BTreeSet;
 
 /// Models and their training, a line each. Every kind of tokens that an example makes has a number.
-const MODELS: [&[(&str, &str)]; 3] = [
+const MODELS: [&[(&str, &str)]; 4] = [
     &[
         ("input", "input tokens(vocab: 300, context: 8)"),
         ("embed", "embed learned(width: 16)"),
@@ -25,6 +25,23 @@ const MODELS: [&[(&str, &str)]; 3] = [
         ("embed", "embed linear(width: 16)"),
         ("output", "output classes(10)"),
         ("data", "data images(\"a.npz\", classes: 10)"),
+        ("loss", "loss cross_entropy"),
+    ],
+    &[
+        (
+            "input",
+            "input source: tokens(vocab: 300, context: 8)\n  input tokens(vocab: 300, context: 8)",
+        ),
+        (
+            "embed",
+            "embed source: learned(width: 16)\n  evolve encoder: euler(f) for 1 step\n  embed tied(source)",
+        ),
+        (
+            "evolve",
+            "evolve decoder: euler(rmsnorm |> attention(heads: 2, from: encoder)) for 1 step",
+        ),
+        ("output", "output logits"),
+        ("data", "data pairs(\"a.jsonl\", tokenizer: bytes)"),
         ("loss", "loss cross_entropy"),
     ],
     &[
@@ -52,6 +69,7 @@ fn with_line_in(lines: &[(&str, &str)], line: &str) -> Outcome {
         let known = lines.iter().find(|(w, _)| *w == wanted);
         known.map(|(_, known)| if word == Some(wanted) { line } else { known })
     };
+    let evolve = of("evolve").unwrap_or("evolve euler(f) for 1 step");
     let [input, embed, output] = ["input", "embed", "output"].map(|w| of(w).expect("a line"));
     let train = of("data").zip(of("loss")).map(|(data, loss)| {
         format!(
@@ -59,7 +77,7 @@ fn with_line_in(lines: &[(&str, &str)], line: &str) -> Outcome {
         )
     });
     compile_text(&format!(
-        "field f = rmsnorm |> linear\nmodel m {{\n  {input}\n  {embed}\n  evolve euler(f) for 1 step\n  {output}\n}}\n{}",
+        "field f = rmsnorm |> linear\nmodel m {{\n  {input}\n  {embed}\n  {evolve}\n  {output}\n}}\n{}",
         train.unwrap_or_default()
     ))
 }
@@ -199,7 +217,7 @@ fn what_may_stand_at_a_place_is_said() {
         );
     }
     let messages = said("data f(1)");
-    let wanted = "`text` or `tokens` or `images` or `vectors` is expected here".to_string();
+    let wanted = "`text` or `tokens` or `images` or `vectors` or `pairs` is expected here".to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
 }
 

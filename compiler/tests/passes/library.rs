@@ -22,7 +22,7 @@ pub const CONTEXT: usize = 20;
 fn models(part: usize) -> Vec<(String, Manifest)> {
     const PARTS: usize = 4;
     let mut found = Vec::new();
-    let of_texts = |text: &str| text.contains("input  tokens(");
+    let of_texts = |text: &str| text.contains("input  tokens(") && !text.contains("input  source:");
     let models = shipped::all().iter().filter(|file| file.is_model());
     for file in models.filter(|file| of_texts(&file.text)) {
         let mut small = file.text.clone();

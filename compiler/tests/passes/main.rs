@@ -44,4 +44,5 @@ mod spectral;
 mod starts;
 mod systems;
 mod time_dependent;
+mod translators;
 mod work;

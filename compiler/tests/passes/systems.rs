@@ -270,7 +270,7 @@ impl Maker {
         };
         let attention = Attention::new(self.shape.heads, true);
         let attend = |b: &mut Builder, qkv: [Value; 3]| nn::attend(b, attention, &qkv);
-        nn::self_attention(&mut self.b, x, weights, self.rotary, attend).unwrap()
+        nn::multi_head_attention(&mut self.b, [x; 2], weights, self.rotary, attend).unwrap()
     }
 
     fn ffn(&mut self, k: u32, x: Value) -> Value {

@@ -357,7 +357,7 @@ impl Marks<'_> {
                     statement.column = Some(end);
                     self.mark(child, false);
                 }
-                Rule::evolve_label => statement.labelled = Some(end),
+                Rule::called_so => statement.labelled = Some(end),
                 Rule::k_for | Rule::k_from | Rule::k_by | Rule::k_embedded
                     if matches!(statement.rule, Rule::evolve | Rule::solve | Rule::give) =>
                 {

@@ -137,14 +137,25 @@ impl Builder<'_> {
         if rule == Rule::evolve {
             return ModelItem::Evolve(self.evolve(pair));
         }
-        let mut values: Vec<Expr> = pair
-            .into_inner()
+        let mut label = None;
+        let mut inside = pair.into_inner().peekable();
+        while let Some(part) = inside.next_if(|p| p.as_rule() != Rule::expr) {
+            if part.as_rule() == Rule::called_so {
+                label = Some(self.ident(Children::of(part).next()));
+            }
+        }
+        let mut values: Vec<Expr> = inside
             .filter(|p| p.as_rule() == Rule::expr)
             .map(|p| self.expr(p))
             .collect();
         match rule {
-            Rule::embed => ModelItem::Embed { values, span },
+            Rule::embed => ModelItem::Embed {
+                label,
+                values,
+                span,
+            },
             Rule::input => ModelItem::Input {
+                label,
                 value: values.remove(0),
                 span,
             },
@@ -164,7 +175,7 @@ impl Builder<'_> {
         let mut inner = Children::of(pair);
         inner.skip(Rule::k_evolve);
         let label = inner
-            .next_if(Rule::evolve_label)
+            .next_if(Rule::called_so)
             .map(|p| self.ident(Children::of(p).next()));
         let flow = self.expr(inner.next());
         inner.skip(Rule::k_for);

@@ -7,7 +7,7 @@ use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
 use odec_program::manifest::{
-    Form, Images, Init, Loss, Manifest, Memory, StepCount, Table, Train, Tune, Vectors, Waves,
+    Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Train, Tune, Vectors, Waves,
 };
 
 /// Token kinds, so that their numbers are exact in f32.
@@ -115,15 +115,32 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         );
         return invalid(place("precision"), what);
     }
-    if let Form::Images(i) = &t.data.form {
-        images(i, m)?;
+    match &t.data.form {
+        Form::Images(i) => images(i, m)?,
+        Form::Vectors(v) => vectors(v, m)?,
+        Form::Pairs(p) => {
+            let least = Pairs::SPECIAL + 1;
+            within(
+                &place("vocabulary of pairs"),
+                m.model.vocab,
+                least,
+                MOST_TOKENS,
+            )?;
+            let last = m.model.vocab - Pairs::SPECIAL;
+            let tokens = [("begin", p.begin), ("end", p.end), ("padding", p.padding)];
+            for ((what, token), is) in tokens.into_iter().zip(last..) {
+                within(&place(what), token, is, is)?;
+            }
+        }
+        Form::Text { .. } | Form::Tokens => {}
     }
-    if let Form::Vectors(v) = &t.data.form {
-        vectors(v, m)?;
-    }
-    if let Loss::Masked { rate, token } = t.loss {
-        share(&place("rate of hidden tokens"), rate)?;
-        within(&place("mask token"), token, 0, m.model.vocab - 1)?;
+    match t.loss {
+        Loss::Masked { rate, token } => {
+            share(&place("rate of hidden tokens"), rate)?;
+            within(&place("mask token"), token, 0, m.model.vocab - 1)?;
+        }
+        Loss::Pairs { padding } => within(&place("padding"), padding, 0, m.model.vocab - 1)?,
+        Loss::Next | Loss::Class | Loss::Mse | Loss::Bce => {}
     }
     Ok(())
 }

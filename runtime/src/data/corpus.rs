@@ -90,6 +90,10 @@ impl Dataset for Corpus {
         self.tokens.is_empty()
     }
 
+    fn expected(&self, rows: u64, context: u64) -> f64 {
+        (rows * context) as f64
+    }
+
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
         Box::new(Corpus {
             train: 0..0,
@@ -188,6 +192,7 @@ mod tests {
             data: &data,
             tokenizer: &Tokenizer::bytes(),
             cache: cache.path(),
+            context: 16,
             show: Show::Nothing,
         };
         sources::open(source, vocab)

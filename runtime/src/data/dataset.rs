@@ -20,6 +20,8 @@ pub trait Dataset {
     fn len(&self) -> u64;
     /// Whether there are none.
     fn is_empty(&self) -> bool;
+    /// How many tokens or images so many rows of at most so many positions have, on average.
+    fn expected(&self, rows: u64, context: u64) -> f64;
     /// Some rows of one training step. The same draw and row give the same numbers.
     ///
     /// # Errors
@@ -92,14 +94,6 @@ impl Unit {
         }
     }
 
-    /// How many of them rows of so many positions have.
-    pub fn of(self, rows: u64, columns: u64) -> u64 {
-        match self {
-            Unit::Tokens => rows * columns,
-            Unit::Images | Unit::Sequences => rows,
-        }
-    }
-
     pub fn count(self, n: u64) -> Count {
         match self {
             Unit::Tokens => Count::Tokens(n),
@@ -164,6 +158,8 @@ pub struct Batch {
     pub predicted: u64,
     /// What dropout chooses its masks by, below 2²⁴.
     pub key: i32,
+    /// Of pairs: how many of the `2 · rows · columns` places of both texts are filled up.
+    pub padding: Option<u64>,
 }
 
 impl Batch {
@@ -178,6 +174,7 @@ impl Batch {
             rows,
             columns,
             key: 0,
+            padding: None,
         }
     }
 
@@ -193,6 +190,39 @@ impl Batch {
             columns,
             predicted: rows,
             key: 0,
+            padding: None,
+        }
+    }
+
+    /// Pairs of texts, `[rows, columns]` each: the first ones, what is known of the second ones at each place, and what is to be predicted there.
+    pub fn of_pairs(
+        (rows, columns): (u64, u64),
+        source: Vec<i32>,
+        tokens: Vec<i32>,
+        targets: Vec<i32>,
+        padding: u64,
+    ) -> Batch {
+        let counts = |t: &&i32| u64::try_from(**t) != Ok(padding);
+        Batch {
+            predicted: targets.iter().filter(counts).count() as u64,
+            inputs: vec![
+                (names::SOURCE, Numbers::I32(source)),
+                (names::TOKENS, Numbers::I32(tokens)),
+                (names::TARGETS, Numbers::I32(targets)),
+            ],
+            rows,
+            columns,
+            key: 0,
+            padding: None,
+        }
+    }
+
+    /// How many tokens or images it has.
+    pub fn count(&self, unit: Unit) -> u64 {
+        match (unit, self.padding) {
+            (Unit::Images, _) => self.rows,
+            (Unit::Tokens, None) => self.rows * self.columns,
+            (Unit::Tokens, Some(padding)) => 2 * self.rows * self.columns - padding,
         }
     }
 

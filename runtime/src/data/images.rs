@@ -33,7 +33,7 @@ impl ImageSet {
         (pixels, classes): (Vec<Pixels>, Vec<i32>),
         percent: u32,
     ) -> ImageSet {
-        let parts = Parts::new(classes.len() as u32, percent);
+        let parts = Parts::new("held-out images", classes.len() as u32, percent);
         ImageSet {
             name,
             files,
@@ -105,6 +105,10 @@ impl Dataset for ImageSet {
 
     fn is_empty(&self) -> bool {
         self.classes.is_empty()
+    }
+
+    fn expected(&self, rows: u64, _: u64) -> f64 {
+        rows as f64
     }
 
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {

@@ -7,9 +7,11 @@
 mod array;
 pub mod corpus;
 pub mod dataset;
+mod draw;
 pub mod identity;
 mod images;
 pub mod mask;
+mod pairs;
 mod parts;
 mod picture;
 mod pixels;
@@ -60,6 +62,25 @@ pub enum DataError {
     },
     #[error("the {part} part of {path} has no sequences")]
     NoSequences { path: String, part: &'static str },
+    #[error(
+        "there are no pairs of texts at {path}; name your own with --data (`make catalogues` in odec's source tree fetches data/catalogue.de.jsonl)"
+    )]
+    NoPairsAt { path: String },
+    /// Of files of pairs: what is wrong with one.
+    #[error("{path}: {reason}")]
+    Pairs { path: String, reason: String },
+    #[error("{path}, line {line}: {reason}")]
+    Pair {
+        path: String,
+        line: usize,
+        reason: String,
+    },
+    #[error("the {part} part of {path} has no pairs")]
+    NoPairs { path: String, part: &'static str },
+    #[error(
+        "with begin, end and padding the tokenizer has a vocabulary of {needs}; this model has a vocabulary of {vocab}"
+    )]
+    Special { needs: u64, vocab: u64 },
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
     #[error("cannot write {path}: {source}")]
@@ -143,5 +164,7 @@ pub struct Source<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Folder for token files made from texts.
     pub cache: &'a Path,
+    /// The most positions of a row; pairs that are longer are refused or left out.
+    pub context: u64,
     pub show: Show,
 }

@@ -4,6 +4,7 @@
 //! through all other rows before any comes again, in an order of its own each time.
 
 use crate::data::dataset::Draw;
+use crate::data::draw::{divided, drawn};
 use crate::device::rng::Stream;
 use std::ops::Range;
 
@@ -21,9 +22,9 @@ pub struct Drawn {
 }
 
 impl Parts {
-    /// Divides so many rows: `percent` per cent (rounded down) are held out.
-    pub fn new(rows: u32, percent: u32) -> Parts {
-        let (train, held_out) = divided(rows, percent);
+    /// Divides so many rows: `percent` per cent (rounded down) are held out, as the stream of this name draws them.
+    pub fn new(stream: &str, rows: u32, percent: u32) -> Parts {
+        let (train, held_out) = divided(stream, rows, percent);
         Parts { train, held_out }
     }
 
@@ -41,10 +42,7 @@ impl Parts {
         let all = self.train.len() as u64;
         let order = Stream::new(draw.seed, "images");
         let row = |r: u64| {
-            let number = number(draw, r);
-            let epoch = (number / u128::from(all)) as u64;
-            let place = (number % u128::from(all)) as u64;
-            self.train[permuted(&order, epoch, place, all) as usize]
+            self.train[drawn(&order, number(draw, r), all) as usize]
         };
         Drawn {
             key: draw.key(rows.start),
@@ -67,37 +65,4 @@ impl Parts {
 /// The number of a row of a step among all draws.
 pub fn number(draw: Draw, row: u64) -> u128 {
     u128::from(draw.step) * u128::from(draw.batch) + u128::from(row)
-}
-
-/// Numbers of rows, drawn into a training and a held-out part: every row has a number that is drawn by its own, and those with the largest
-/// ones are held out. So rows that are added later move few others.
-fn divided(rows: u32, percent: u32) -> (Vec<u32>, Vec<u32>) {
-    let stream = Stream::new(0, "held-out images");
-    let mut order: Vec<u32> = (0..rows).collect();
-    order.sort_by_cached_key(|n| (stream.below(u64::from(*n), u64::MAX), *n));
-    let cut = u64::from(rows) - u64::from(rows) * u64::from(percent) / 100;
-    let mut held_out = order.split_off(cut as usize);
-    order.sort_unstable();
-    held_out.sort_unstable();
-    (order, held_out)
-}
-
-/// Which of `0..n` is at a place of an epoch's order: a Feistel network over the numbers of twice `half` bits, walked until it gives one
-/// below n (Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). Each comes once.
-fn permuted(stream: &Stream, epoch: u64, place: u64, n: u64) -> u64 {
-    const ROUNDS: u64 = 6;
-    let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
-    let half = bits.div_ceil(2).max(1);
-    let mask = (1 << half) - 1;
-    let mut x = place;
-    loop {
-        for round in 0..ROUNDS {
-            let (left, right) = (x >> half, x & mask);
-            let number = (epoch * ROUNDS + round).wrapping_shl(half) | right;
-            x = right << half | (left ^ (u64::from(stream.block(number)[0]) & mask));
-        }
-        if x < n {
-            return x;
-        }
-    }
 }

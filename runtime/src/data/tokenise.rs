@@ -282,7 +282,7 @@ fn end_of_piece(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// A parser's error about a line, without its line number.
-fn not_json(e: &serde_json::Error) -> String {
+pub(crate) fn not_json(e: &serde_json::Error) -> String {
     let said = e.to_string();
     let what = said.split(" at line ").next().unwrap_or(&said);
     format!("column {}: {what}", e.column())

@@ -37,7 +37,7 @@ impl VectorSet {
         all: Sequences,
         percent: u32,
     ) -> VectorSet {
-        let parts = Parts::new(all.count as u32, percent);
+        let parts = Parts::new("held-out images", all.count as u32, percent);
         VectorSet {
             name,
             files,

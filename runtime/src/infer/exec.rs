@@ -48,6 +48,10 @@ pub enum ExecError {
         "{path}: no token is masked, so there is no loss; put {token} into `tokens` where `targets` is to be predicted"
     )]
     NothingHidden { path: String, token: u64 },
+    #[error(
+        "{path}: all of `targets` are {padding}, which fills up rows, so there is no loss; put tokens into it"
+    )]
+    NothingPredicted { path: String, padding: u64 },
     #[error("{path}: input `{name}` is {found:?}, but another input is {other:?}")]
     Shapes {
         path: String,
@@ -157,7 +161,7 @@ pub fn exec(
 /// Refuses what no training would give an entry.
 ///
 /// # Errors
-/// A number of steps that is never drawn, a loss over hidden tokens without any.
+/// A number of steps that is never drawn, a loss over hidden tokens without any, or over targets that are padding alone.
 pub fn sensible(
     path: &Path,
     name: &str,
@@ -171,6 +175,12 @@ pub fn sensible(
             let hidden = |t: &i32| u64::try_from(*t).is_ok_and(|t| t == token);
             if !given.iter().any(hidden) {
                 return Err(ExecError::NothingHidden { path, token });
+            }
+        }
+        Some(Loss::Pairs { padding }) if name == names::TARGETS => {
+            let filled = |t: &i32| u64::try_from(*t).is_ok_and(|t| t == padding);
+            if given.iter().all(filled) {
+                return Err(ExecError::NothingPredicted { path, padding });
             }
         }
         _ => {}

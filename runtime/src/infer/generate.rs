@@ -72,6 +72,10 @@ pub enum GenerateError {
         "this model gives numbers, so there is nothing to generate; `odec eval` measures how far off they are"
     )]
     Numbers,
+    #[error(
+        "this model makes one text of another, and does not continue one; `odec translate` gives it texts"
+    )]
+    Pairs,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -146,6 +150,7 @@ pub fn can_generate(x: &Executor) -> Result<(), GenerateError> {
         Some(Loss::Masked { .. }) => return Err(GenerateError::Masked),
         Some(Loss::Class) => return Err(GenerateError::Classes),
         Some(Loss::Mse | Loss::Bce) => return Err(GenerateError::Numbers),
+        Some(Loss::Pairs { .. }) => return Err(GenerateError::Pairs),
         Some(Loss::Next) | None => {}
     }
     if x.has_input(EntryId::Forward, names::PATCHES) {

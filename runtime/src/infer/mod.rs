@@ -5,3 +5,4 @@ pub mod evaluate;
 pub mod exec;
 pub mod generate;
 pub mod integrate;
+pub mod translate;

@@ -18,6 +18,8 @@ pub mod most {
     pub const LINE: u64 = 1 << 12;
     /// A `tokenizer.json`; those of 250,000 tokens have 32 MiB.
     pub const TOKENIZER: u64 = 1 << 28;
+    /// A file of pairs of texts.
+    pub const PAIRS: u64 = 1 << 32;
     /// A map of names.
     pub const MAP: u64 = 1 << 26;
     /// The tensors of `odec exec --interpret`.

@@ -40,6 +40,28 @@ pub fn dataset_of(
     }
 }
 
+/// Source and target of each pair that a run holds out, or of all pairs in other files; `None` of a run on anything else.
+///
+/// # Errors
+/// When there is no run, or its files cannot be read.
+pub fn pairs_of(
+    run: &Path,
+    files: &[PathBuf],
+    show: Show,
+) -> Result<Option<Vec<[String; 2]>>, TrainError> {
+    let artifact = Artifact::load(&run.join(MODEL))?;
+    let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
+    let progress = checkpoint.progress()?;
+    let source = Source {
+        data: &with_files(&progress.data, files)?,
+        tokenizer: &saved_tokenizer(run, progress)?,
+        cache: &files::parent(run).join(CACHE),
+        context: context(&artifact),
+        show,
+    };
+    Ok(sources::held_out_pairs(source, !files.is_empty())?)
+}
+
 /// The tokenizer that a run was trained with; nothing when it was trained on token files.
 ///
 /// # Errors
@@ -115,7 +137,14 @@ pub(crate) fn open_dataset(
         data,
         tokenizer,
         cache: &files::parent(run).join(CACHE),
+        context: context(a),
         show,
     };
     Ok(sources::open(source, a.manifest().model.vocab)?)
+}
+
+/// Longest row that the program takes.
+fn context(a: &Artifact) -> u64 {
+    let m = a.manifest();
+    m.model.context.min(m.program.maxima.seq)
 }

@@ -5,6 +5,7 @@
 //! Of mixtures the share of each expert in what a router chose: `"experts":{"step.0.ffn.router":[0.3,0.7]}`, and where experts have a capacity the share of
 //! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`.
 //! What evolves report, a number for each step: `"reports":{"energy":[2.5,1.25]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`.
+//! Of pairs the share of padding in their rows: `"padding":0.06`.
 //! Of images, `images_per_s`, `images` and also `"accuracy":0.98`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
 //! losses are nats per token, or per image, or what a loss of numbers is, and `null` where a held-out loss or a report is not finite; `seconds` is training time so far, over all sittings.
 
@@ -61,6 +62,9 @@ pub struct Step {
     /// The same of all attempts of adaptive steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<f64>,
+    /// Of pairs: the share of padding in their rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<f64>,
 }
 
 /// The loss on held-out text after a step.
@@ -325,6 +329,7 @@ mod tests {
                 seconds,
                 solver_steps: (n == 2).then_some(5.5),
                 attempts: None,
+                padding: (n == 3).then_some(0.125),
             })
         };
         let held_out = Record::HeldOut(HeldOut {

@@ -33,6 +33,14 @@ fn decimals(mut reports: BTreeMap<String, Vec<f64>>, real: DType) -> BTreeMap<St
     reports
 }
 
+/// The share of padding in what a step reads of pairs.
+fn padded(batches: &[Batch]) -> Option<f64> {
+    let padding = batches.iter().map(|b| b.padding);
+    let padding = padding.sum::<Option<u64>>()?;
+    let places: u64 = batches.iter().map(|b| 2 * b.rows * b.columns).sum();
+    Some(padding as f64 / places.max(1) as f64)
+}
+
 /// Steps that were enqueued and not awaited yet, in their order.
 #[derive(Default)]
 pub(crate) struct Pending {
@@ -159,8 +167,7 @@ impl Run {
         self.progress.step += 1;
         self.progress.seconds += seconds;
         let unit = self.dataset.unit();
-        let batches = first.batches.iter();
-        let read: u64 = batches.map(|b| unit.of(b.rows, b.columns)).sum();
+        let read: u64 = first.batches.iter().map(|b| b.count(unit)).sum();
         let speed = Speed::new(unit, read as f64 / seconds.max(1e-9));
         let real = self.x.real();
         // A share is of a few thousand choices.
@@ -183,6 +190,7 @@ impl Run {
             speed,
             seconds: self.progress.seconds,
             solver_steps: (!depths.is_empty()).then_some(made.steps),
+            padding: padded(&first.batches).map(rounded),
             attempts: depths.iter().any(adaptive).then_some(made.attempts),
         };
         self.record(Record::Step(done.clone()))?;

@@ -114,6 +114,7 @@ fn texts_and_lines_become_one_corpus_and_are_tokenised_once() {
             data: &data,
             tokenizer: &t,
             cache: &cache,
+            context: 16,
             show: Show::Nothing,
         };
         sources::open(source, 320)
@@ -185,6 +186,7 @@ fn a_damaged_cache_is_made_anew() {
             data: &data,
             tokenizer: &t,
             cache: &cache,
+            context: 16,
             show: Show::Nothing,
         };
         let corpus = sources::open(source, 320).unwrap();
@@ -284,6 +286,7 @@ fn what_is_no_tokenizer_or_too_large_a_one_is_refused() {
         data: &data,
         tokenizer: &t,
         cache: dir.path(),
+        context: 16,
         show: Show::Nothing,
     };
     let small = sources::open(source, 319).map(drop);

@@ -72,6 +72,7 @@ fn opened(
         data: &data,
         tokenizer: &Tokenizer::bytes(),
         cache: Path::new("/nowhere"),
+        context: 16,
         show: Show::Nothing,
     };
     sources::open(source, shape.classes)

@@ -10,5 +10,6 @@ mod data;
 mod device;
 mod exec;
 mod images;
+mod pairs;
 mod train;
 mod vectors;

@@ -87,7 +87,7 @@ impl Tiny {
             let normal = b.part("norm", |b| {
                 nn::rmsnorm(b, x, gain, &Exact::ratio(1, 100_000))
             })?;
-            nn::self_attention(b, normal, w, Some(rotary), |b, qkv| {
+            nn::multi_head_attention(b, [normal; 2], w, Some(rotary), |b, qkv| {
                 let attention = Attention::new(HEADS, true);
                 nn::attend(b, attention, &qkv)
             })

@@ -3,9 +3,12 @@
 //! It has no maps of its own: what queries, keys and values are is said where it is used, and so is what becomes of its result.
 
 use super::arguments::Silent;
-use super::attention::{CAUSAL, SCALE, WINDOW};
-use super::attention::{columns_of_head, narrow_enough, query_factor, shared_heads, tokens_of_window};
+use super::attention::{CAUSAL, Keys, SCALE, WINDOW};
+use super::attention::{
+    columns_of_head, elsewhere_fits, narrow_enough, query_factor, shared_heads, tokens_of_window,
+};
 use super::network::{Network, values};
+use super::states::Elsewhere;
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads, Start,
     TypeResult, Weights,
@@ -18,7 +21,10 @@ use odec_graph::{Builder, Exact, Value, nn, ops};
 use odec_program::kernel::MOST_HEADS;
 
 const Q: Argument = Argument::operand("q", "queries");
-const K: Argument = Argument::operand("k", "keys");
+const K: Argument = Argument::operand(
+    "k",
+    "keys; where they begin with the label of an evolve before this one, they are of the tokens that it ends with, `encoder |> linear`, and so are the values",
+);
 const V: Argument = Argument::operand("v", "values, of as many heads as the keys");
 const HEADS: Argument = Argument::size(
     "heads",
@@ -48,6 +54,7 @@ const SINKS: Argument = Argument::flag(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attend {
     operands: [Network; 3],
+    from: Option<Keys>,
     /// Columns of keys and of values.
     kept: u64,
     attention: ops::Attention,
@@ -103,7 +110,7 @@ impl Layer for Attend {
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let (causal, sinks) = (r.flag(&CAUSAL), r.flag(&SINKS));
-        let operands = r.operands([&Q, &K, &V])?;
+        let operands = r.operands_from([&Q, &K, &V], 1)?;
         let heads_said = r.needed(&HEADS);
         let kv_heads = r.given(&KV_HEADS);
         let window = r.given(&WINDOW);
@@ -114,7 +121,24 @@ impl Layer for Attend {
         if !causal && r.misspelt(&CAUSAL) {
             return None;
         }
-        let [(q, queries), (k, keys), (v, values)] = operands;
+        let [(q, queries, _), (k, keys, of_keys), (v, values, of_values)] = operands;
+        let label = |e: &Option<Elsewhere>| e.as_ref().map(|e| e.label.clone());
+        if label(&of_keys) != label(&of_values) {
+            let message = "keys and values are of different evolves";
+            let d = Diagnostic::error(codes::INCOMPATIBLE, r.span(), message);
+            let name = label(&of_keys).or(label(&of_values)).unwrap_or_default();
+            return r.fail(d.help(format!(
+                "write `attend(q, {name} |> …, {name} |> …, heads: …)`"
+            )));
+        }
+        let alibi = bias.is_none_or(|bias| bias == 0);
+        if let Some(of) = of_keys.as_ref().filter(|of| !of.own) {
+            elsewhere_fits(r, &of.label, &[("causal", causal), ("bias: alibi", alibi)])?;
+        }
+        let from = of_keys.map(|of| Keys {
+            label: of.label,
+            own: of.own,
+        });
         let heads_said = heads_said?;
         let heads = r.whole(heads_said, MOST_HEADS)?;
         let head = columns_of_head(r, heads_said, heads, queries)?;
@@ -147,6 +171,7 @@ impl Layer for Attend {
         let sink = || LayerParam::vector(&paths.path("attend", "sinks"), heads, Start::Zeros);
         let layer = Attend {
             operands: [q, k, v],
+            from,
             kept: keys + values,
             attention: ops::Attention {
                 kv_heads,
@@ -168,10 +193,8 @@ impl Layer for Attend {
 
     fn reads(&self) -> Reads {
         let own = Reads {
-            later_tokens: !self.attention.causal,
-            kept: self.kept,
             all_tokens: self.attention.softcap.is_some(),
-            ..Reads::default()
+            ..Keys::reads(&self.from, &self.attention, self.kept)
         };
         self.operands
             .iter()
@@ -186,7 +209,7 @@ impl Layer for Attend {
         }
         b.part("attend", |b| {
             operands[0] = nn::combine(b, &[(self.query_factor.clone(), operands[0])])?;
-            w.attend(b, self.attention, &operands)
+            w.attend(b, self.attention, &operands, Keys::label(&self.from))
         })
     }
 

@@ -4,6 +4,7 @@
 
 use super::angles::{self, BASE, FAST, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
+use super::network::Network;
 use super::{
     About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, Map, Reading,
     Reads, TypeResult, Weights,
@@ -54,6 +55,11 @@ pub(super) const SCALE: Argument = Argument::number(
     Silent::Follows("1/√d, d the columns of a head"),
     "the factor of the scores q·k",
 );
+const FROM: Argument = Argument::state(
+    "from",
+    "the layer's input",
+    "what keys and values are made of: the state that an evolve before this one ends with, as in the decoder of a translator",
+);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
@@ -64,6 +70,46 @@ pub struct Attention {
     attention: ops::Attention,
     rope: Option<Angles>,
     query_factor: Exact,
+    /// What keys and values are made of, if it is not the layer's input.
+    memory: Option<(Network, Keys)>,
+}
+
+/// The evolve that keys and values are of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Keys {
+    pub label: String,
+    /// Whether its rows are the tokens that queries are of.
+    pub own: bool,
+}
+
+impl Keys {
+    pub fn label(from: &Option<Keys>) -> Option<&str> {
+        from.as_ref().map(|from| from.label.as_str())
+    }
+
+    /// What attention reads. All tokens of another sequence are there before the first of this one, and nothing is kept of these.
+    pub fn reads(from: &Option<Keys>, attention: &ops::Attention, kept: u64) -> Reads {
+        let own = from.as_ref().is_none_or(|from| from.own);
+        Reads {
+            later_tokens: own && !attention.causal,
+            kept: if own { kept } else { 0 },
+            ..Reads::default()
+        }
+    }
+}
+
+/// Tokens of two sequences have no distance, and none of one comes before one of the other.
+pub(super) fn elsewhere_fits(
+    r: &mut Reading,
+    label: &str,
+    words: &[(&str, bool)],
+) -> Option<()> {
+    let Some((word, _)) = words.iter().find(|(_, given)| *given) else {
+        return Some(());
+    };
+    let message = format!("`{word}` compares places, and `{label}` is another sequence");
+    let d = Diagnostic::error(codes::INCOMPATIBLE, r.span(), message);
+    r.fail(d.label(format!("all tokens of `{label}` are seen")).help(format!("leave `{word}` out")))
 }
 
 impl Layer for Attention {
@@ -76,7 +122,9 @@ impl Layer for Attention {
             "While text is generated, the keys and values of earlier tokens are kept: 2 · kv_heads · (width/heads) numbers of each token.",
         ],
     };
-    const ARGUMENTS: &'static [Argument] = &[CAUSAL, ROPE, BIAS, HEADS, KV_HEADS, WINDOW, SCALE];
+    const ARGUMENTS: &'static [Argument] = &[
+        CAUSAL, ROPE, BIAS, HEADS, KV_HEADS, WINDOW, SCALE, FROM,
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "attention(heads: 8, causal, rope)",
@@ -113,7 +161,15 @@ impl Layer for Attention {
         let kv_heads = r.given(&KV_HEADS);
         let window = r.given(&WINDOW);
         let scale = r.given(&SCALE);
+        let from = r.given(&FROM);
         let paths = r.paths();
+        let elsewhere = match from {
+            Some(e) => Some(r.elsewhere(e)?),
+            None => None,
+        };
+        if let Some(of) = elsewhere.as_ref().filter(|of| !of.own) {
+            elsewhere_fits(r, &of.label, &[("causal", causal), ("rope", rope.is_some())])?;
+        }
         let heads_expr = heads_expr?;
         let heads = r.whole(heads_expr, MOST_HEADS)?;
         let head = columns_of_head(r, heads_expr, heads, width)?;
@@ -161,7 +217,16 @@ impl Layer for Attention {
         let biases = biases?;
         let narrow = head * kv_heads;
         let rows = [width, narrow, narrow, width];
-        let [q, k, v, o] = [0, 1, 2, 3].map(|i| paths.map(MAPS[i], biases[i], [rows[i], width]));
+        let read = elsewhere.as_ref().map_or(width, |of| of.columns);
+        let cols = [width, read, read, width];
+        let [q, k, v, o] = [0, 1, 2, 3].map(|i| paths.map(MAPS[i], biases[i], [rows[i], cols[i]]));
+        let memory = elsewhere.map(|of| {
+            let from = Keys {
+                label: of.label,
+                own: of.own,
+            };
+            (of.network, from)
+        });
         let layer = Attention {
             q,
             k,
@@ -170,21 +235,28 @@ impl Layer for Attention {
             attention,
             rope,
             query_factor,
+            memory,
         };
         Some((layer, width))
     }
 
     fn params(&self) -> Vec<LayerParam> {
         let maps = [&self.q, &self.k, &self.v, &self.o];
-        maps.into_iter().flat_map(Map::params).collect()
+        let memory = self.memory.iter().flat_map(|(of, _)| of.params());
+        memory
+            .chain(maps.into_iter().flat_map(Map::params))
+            .collect()
     }
 
     fn reads(&self) -> Reads {
-        Reads {
-            later_tokens: !self.attention.causal,
-            kept: self.k.rows + self.v.rows,
+        let from = self.from();
+        let own = Reads {
             rotary: self.rope.into_iter().collect(),
-            ..Reads::default()
+            ..Keys::reads(&from, &self.attention, self.k.rows + self.v.rows)
+        };
+        match &self.memory {
+            Some((of, _)) => own.and(of.reads()),
+            None => own,
         }
     }
 
@@ -199,14 +271,25 @@ impl Layer for Attention {
             Some(angles) => Some(w.rotary(b, angles)?),
             None => None,
         };
-        nn::self_attention(b, at.x, weights, rotary, |b, [q, k, v]| {
+        let memory = match &self.memory {
+            Some((of, _)) => of.value(b, at, w)?,
+            None => at.x,
+        };
+        let from = self.from();
+        nn::multi_head_attention(b, [at.x, memory], weights, rotary, |b, [q, k, v]| {
             let q = nn::combine(b, &[(self.query_factor.clone(), q)])?;
-            w.attend(b, self.attention, &[q, k, v])
+            w.attend(b, self.attention, &[q, k, v], Keys::label(&from))
         })
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
+    }
+}
+
+impl Attention {
+    fn from(&self) -> Option<Keys> {
+        self.memory.as_ref().map(|(_, from)| from.clone())
     }
 }
 

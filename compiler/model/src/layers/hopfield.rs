@@ -176,7 +176,7 @@ impl Layer for Hopfield {
             }
             Memory::Tokens { causal, factor } => {
                 let q = nn::combine(b, &[(factor.clone(), x)])?;
-                w.attend(b, ops::Attention::new(1, *causal), &[q, x, x])
+                w.attend(b, ops::Attention::new(1, *causal), &[q, x, x], None)
             }
         }
     }

@@ -17,6 +17,7 @@ mod naming;
 pub mod network;
 pub mod pipeline;
 mod reading;
+pub mod states;
 pub mod written;
 
 pub use crate::arguments::{Argument, Form, Silent};
@@ -35,7 +36,8 @@ use odec_program::manifest::{Init, Turns, Waves};
 use std::fmt::Debug;
 
 pub use crate::scheme::Facts;
-pub use pipeline::Sizes;
+pub use pipeline::{OfModel, Sizes};
+pub use states::{State, States};
 
 /// Largest width of anything.
 pub const MAX_WIDTH: u64 = 1 << 20;
@@ -94,6 +96,10 @@ impl Inputs<'_> {
 pub struct Reads {
     /// Tokens after the one at hand: then no text can be read on token by token.
     pub later_tokens: bool,
+    /// The same, where what fills up a text cannot be told from its tokens.
+    pub padding: bool,
+    /// Evolves whose states it reads.
+    pub states: Vec<String>,
     /// Numbers that are kept of each token for those after it.
     pub kept: u64,
     /// Numbers that a run leaves to the next, however many tokens it read.
@@ -118,6 +124,7 @@ impl Reads {
         let carried = if later_tokens { 0 } else { reach as u64 };
         Reads {
             later_tokens,
+            padding: later_tokens,
             carried: carried.saturating_mul(columns),
             all_tokens: by.iter().any(|by| *by != 0),
             ..Reads::default()
@@ -128,8 +135,11 @@ impl Reads {
     pub fn and(mut self, other: Reads) -> Reads {
         self.rotary.extend(other.rotary);
         self.capacities.extend(other.capacities);
+        self.states.extend(other.states);
         Reads {
             later_tokens: self.later_tokens | other.later_tokens,
+            padding: self.padding | other.padding,
+            states: self.states,
             kept: self.kept.saturating_add(other.kept),
             carried: self.carried.saturating_add(other.carried),
             sinusoids: self.sinusoids | other.sinusoids,
@@ -211,13 +221,17 @@ impl LayerParam {
 pub trait Weights {
     fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
     fn rotary(&mut self, b: &mut Builder, angles: Angles) -> TypeResult<nn::Rotary>;
-    /// Attention to `[q, k, v]`, or to these and a sink for each head.
+    /// Attention to `[q, k, v]`, or to these and a sink for each head. `of`: the evolve whose state keys and values are made of, where it is
+    /// not the one at hand.
     fn attend(
         &mut self,
         b: &mut Builder,
         attention: ops::Attention,
         operands: &[Value],
+        of: Option<&str>,
     ) -> TypeResult;
+    /// The state that an evolve ended with, by its label.
+    fn state(&mut self, b: &mut Builder, label: &str) -> TypeResult;
     /// What a run leaves to the next under a name, rows × columns of each sequence: for the last operand of an op that gives what takes its place.
     /// `None` where a run sees all tokens.
     fn carry(&mut self, b: &mut Builder, name: &str, shape: [u64; 2]) -> TypeResult<Option<Value>>;
@@ -387,6 +401,10 @@ const NAMES: [LayerName; COUNT] = {
 pub static VOCABULARY: Vocabulary = Vocabulary {
     layers: &NAMES,
     is_word: |layer, word| find(layer).is_some_and(|d| is_word(d.arguments, word)),
+    is_value: |layer, label| {
+        let is_it = |a: &Argument| a.is_value() && a.name == label;
+        find(layer).is_some_and(|d| d.arguments.iter().any(is_it))
+    },
     later: &[
         ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
         ("nonnegative", ""),

@@ -13,6 +13,8 @@ pub enum Network {
     Layer(LayerKind),
     /// One of the named values.
     Argument(usize),
+    /// The state that an evolve ended with, by its label.
+    State(String),
     /// A parameter that is read as it is: the same for all tokens.
     Learned(LayerParam),
     Pipe(Vec<Network>),
@@ -58,10 +60,11 @@ pub fn values(
     of.iter().map(|part| part.value(b, at, w)).collect()
 }
 
-/// A part that has parameters of its own.
+/// A part that has parameters of its own, or reads what has none.
 enum Part<'n> {
     Layer(&'n LayerKind),
     Learned(&'n LayerParam),
+    State(&'n str),
 }
 
 impl Network {
@@ -75,6 +78,7 @@ impl Network {
         match self {
             Network::Layer(layer) => out.push(Part::Layer(layer)),
             Network::Argument(_) => {}
+            Network::State(label) => out.push(Part::State(label)),
             Network::Learned(p) => out.push(Part::Learned(p)),
             Network::Pipe(parts) => parts.iter().for_each(|n| n.parts(out)),
             Network::Sum { terms, .. } => terms.iter().for_each(|(_, n)| n.parts(out)),
@@ -96,6 +100,7 @@ impl Network {
         let all = parts.into_iter().flat_map(|part| match part {
             Part::Layer(layer) => layer.params(),
             Part::Learned(p) => vec![p.clone()],
+            Part::State(_) => Vec::new(),
         });
         all.filter(|p| seen.insert(p.path.clone())).collect()
     }
@@ -106,6 +111,10 @@ impl Network {
         self.parts(&mut parts);
         let layers = parts.into_iter().filter_map(|part| match part {
             Part::Layer(layer) => Some(layer.reads()),
+            Part::State(label) => Some(Reads {
+                states: vec![label.to_string()],
+                ..Reads::default()
+            }),
             Part::Learned(_) => None,
         });
         layers.fold(Reads::default(), Reads::and)
@@ -122,7 +131,7 @@ impl Network {
         self.parts(&mut parts);
         let mut layers = parts.into_iter().filter_map(|part| match part {
             Part::Layer(layer) => Some(layer),
-            Part::Learned(_) => None,
+            Part::Learned(_) | Part::State(_) => None,
         });
         let first = layers.find(|l| l.reads().later_tokens);
         first.map(LayerKind::name)
@@ -159,6 +168,7 @@ impl Network {
                 body.result.gives_shares(&inside)
             }
             Network::Learned(_)
+            | Network::State(_)
             | Network::Sum { .. }
             | Network::Power(..)
             | Network::Spread(..) => false,
@@ -194,6 +204,7 @@ impl Network {
                 at.named.get(*i).copied().ok_or_else(missing)
             }
             Network::Learned(p) => w.param(b, &p.path),
+            Network::State(label) => w.state(b, label),
             Network::Pipe(parts) => {
                 let mut at = at;
                 for part in parts {

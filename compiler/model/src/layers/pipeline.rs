@@ -7,8 +7,9 @@
 use super::naming::{Naming, Roles};
 use super::network::Network;
 use super::reading::{self, role};
+use super::states::States;
 use super::written::{self, Known};
-use super::{Argument, Form, VOCABULARY, find};
+use super::{Argument, VOCABULARY, find};
 use crate::codes;
 use crate::scheme::args::Args;
 use crate::scheme::layer::SIZES;
@@ -109,6 +110,7 @@ pub struct LayerReader<'a> {
 /// What is known of a field while it is read.
 pub(super) struct OfField {
     pub sizes: Sizes,
+    pub states: States,
     /// Layers that are counted through the whole field, by name.
     pub kinds: Vec<&'static str>,
     /// The fields that it names, each with what it computes.
@@ -116,11 +118,29 @@ pub(super) struct OfField {
 }
 
 impl OfField {
-    pub fn new(sizes: Sizes) -> OfField {
+    pub fn new(model: &OfModel) -> OfField {
         OfField {
-            sizes,
+            sizes: model.sizes,
+            states: model.states.clone(),
             kinds: Vec::new(),
             fields: BTreeMap::new(),
+        }
+    }
+}
+
+/// What the fields of a model may name of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfModel {
+    pub sizes: Sizes,
+    pub states: States,
+}
+
+impl OfModel {
+    /// Of a field without a model: any name may be that of an evolve.
+    pub fn alone(sizes: Sizes) -> OfModel {
+        OfModel {
+            sizes,
+            states: States::default(),
         }
     }
 }
@@ -136,18 +156,18 @@ pub struct Sizes {
 
 /// Says what is wrong inside a field. Where the sizes are not known (a file without a model), nothing is said about what
 /// depends on them.
-pub fn check(leaf: &Leaf, sizes: Option<Sizes>, sink: &mut Vec<Diagnostic>) {
-    let some = Sizes {
+pub fn check(leaf: &Leaf, model: Option<&OfModel>, sink: &mut Vec<Diagnostic>) {
+    let some = OfModel::alone(Sizes {
         vocab: Some(256),
         context: 256,
         width: 256,
-    };
-    let known = sizes.unwrap_or(some);
-    let widths = vec![known.width; leaf.params.len().max(1)];
+    });
+    let known = model.unwrap_or(&some);
+    let widths = vec![known.sizes.width; leaf.params.len().max(1)];
     let mut found = Vec::new();
     read(leaf, &widths, known, &mut found);
     let of_sizes = [codes::WIDTH_MISMATCH, codes::HEAD_COUNT];
-    found.retain(|d| sizes.is_some() || !of_sizes.contains(&d.code));
+    found.retain(|d| model.is_some() || !of_sizes.contains(&d.code));
     sink.extend(found);
 }
 
@@ -155,7 +175,7 @@ pub fn check(leaf: &Leaf, sizes: Option<Sizes>, sink: &mut Vec<Diagnostic>) {
 pub fn read(
     leaf: &Leaf,
     widths: &[u64],
-    sizes: Sizes,
+    model: &OfModel,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Network, u64)> {
     let params = leaf.params.iter().zip(widths);
@@ -168,7 +188,7 @@ pub fn read(
     let before = widths.first().copied().filter(|_| named.is_empty());
     let given = (0..named.len()).map(Network::Argument).collect();
     let body = leaf.body.as_ref()?;
-    let read = whole(body, &leaf.layers, (before, named), sizes, sink)?;
+    let read = whole(body, &leaf.layers, (before, named), model, sink)?;
     Some(read.with(given).for_tokens())
 }
 
@@ -176,16 +196,15 @@ pub fn read(
 pub fn output(
     body: &Body,
     layers: &Layers,
-    sizes: Sizes,
+    model: &OfModel,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Network> {
-    let before = (Some(sizes.width), Vec::new());
-    let read = whole(body, layers, before, sizes, sink)?;
+    let width = model.sizes.width;
+    let before = (Some(width), Vec::new());
+    let read = whole(body, layers, before, model, sink)?;
     let (layer, out) = read.with(Vec::new()).for_tokens();
-    if out != sizes.width {
-        sink.push(
-            ends_with(body.span(), out, sizes.width).help("the logits are read from the state"),
-        );
+    if out != width {
+        sink.push(ends_with(body.span(), out, width).help("the logits are read from the state"));
         return None;
     }
     Some(layer)
@@ -203,20 +222,20 @@ fn whole(
     body: &Body,
     layers: &Layers,
     (before, named): (Option<u64>, Vec<Named>),
-    sizes: Sizes,
+    model: &OfModel,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Known> {
     let mut roles = Roles::default();
     body_roles(body, layers, &mut roles);
     let mut reader = LayerReader {
-        scope: &sizes.scope(),
+        scope: &model.sizes.scope(),
         layers,
         off: &[],
         words: &[],
-        width: sizes.width,
+        width: model.sizes.width,
         sink,
         naming: Naming::of_field(roles),
-        of_field: &mut OfField::new(sizes),
+        of_field: &mut OfField::new(model),
     };
     written::body(&mut reader, body, before, named)
 }
@@ -281,7 +300,7 @@ pub(super) fn count_roles(e: &Expr, layers: &Layers, out: &mut Roles) {
 fn stands_for_a_value(call: &Call, a: &Arg) -> bool {
     let Some(label) = &a.label else { return true };
     let declared = name_of(&call.callee).and_then(|name| find(&name.name));
-    let is_it = |d: &Argument| d.form == Form::Value && d.name == label.name;
+    let is_it = |d: &Argument| d.is_value() && d.name == label.name;
     declared.is_some_and(|d| d.arguments.iter().any(is_it))
 }
 
@@ -340,7 +359,7 @@ impl LayerReader<'_> {
     }
 
     /// Whether this is the name of a layer or a field.
-    fn is_layer(&self, name: &str) -> bool {
+    pub(super) fn is_layer(&self, name: &str) -> bool {
         find(name).is_some() || VOCABULARY.takes(name) || self.layers.get(name).is_some()
     }
 

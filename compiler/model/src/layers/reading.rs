@@ -6,6 +6,7 @@
 use super::naming::Paths;
 use super::network::Network;
 use super::pipeline::{Input, LayerReader, Read};
+use super::states::{self, Elsewhere, States};
 use super::{Argument, Definition, Form, LATER_ARGUMENTS, VOCABULARY, find, is_word, written};
 use crate::arguments::Given;
 use crate::codes;
@@ -44,7 +45,10 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
     let Some(definition) = find(name) else {
         return match reader.layers.get(name) {
             Some(layer) => written::read(reader, layer?, args, input),
-            None => reader.fail(unknown(reader.layers, &args, e.span, input)),
+            None => {
+                let known = (reader.layers, &reader.of_field.states);
+                reader.fail(unknown(known, &args, e.span, input))
+            }
         };
     };
     if takes_values(definition) {
@@ -84,11 +88,19 @@ fn built_in(
 }
 
 /// The error for a name that is not a layer.
-fn unknown(layers: &Layers, args: &Args, span: Span, input: Input) -> Diagnostic {
+fn unknown(
+    (layers, states): (&Layers, &States),
+    args: &Args,
+    span: Span,
+    input: Input,
+) -> Diagnostic {
     if let Some(later) = VOCABULARY.later(&args.callee) {
         return later;
     }
     let name = args.callee.name.as_str();
+    if states.has(name) {
+        return states::misplaced(name, args.callee.span);
+    }
     if name == "logits" {
         let message = "`logits` ends the output of a model";
         return Diagnostic::error(codes::MISPLACED, span, message).label("not part of a field");
@@ -316,19 +328,39 @@ impl<'e> Reading<'_, 'e, '_> {
         read
     }
 
-    /// The values that the layer is applied to, with their widths: those declared, or none, which stands for the layer's input.
-    pub fn operands<const N: usize>(
+    /// What stands behind `from:`, with its width.
+    pub(super) fn elsewhere(&mut self, e: &'e Expr) -> Option<Elsewhere> {
+        let read = self.reader.elsewhere(e);
+        self.settled |= read.is_none();
+        read
+    }
+
+    /// The values that the layer is applied to, with their widths, the last of which may be those of another evolve: `own` come before these.
+    pub(super) fn operands_from<const N: usize>(
         &mut self,
         declared: [&Argument; N],
-    ) -> Option<[(Network, u64); N]> {
+        own: usize,
+    ) -> Option<[(Network, u64, Option<Elsewhere>); N]> {
         let mut given = Vec::new();
-        for a in declared {
-            if let Some(e) = self.given.leading(a) {
-                given.push(self.value(e)?);
-            }
+        for (n, a) in declared.into_iter().enumerate() {
+            let Some(e) = self.given.leading(a) else {
+                continue;
+            };
+            let state = (n >= own).then(|| self.reader.perhaps_elsewhere(e, self.input));
+            given.push(match state.flatten() {
+                Some(state) => {
+                    self.settled |= state.is_none();
+                    let state = state?;
+                    (state.network.clone(), state.columns, Some(state))
+                }
+                None => {
+                    let (network, columns) = self.value(e)?;
+                    (network, columns, None)
+                }
+            });
         }
         if let (true, Some(width)) = (given.is_empty(), self.input.before) {
-            given.resize(N, (Network::input(), width));
+            given.extend(declared.map(|_| (Network::input(), width, None)));
         }
         let found = given.len();
         given.try_into().ok().or_else(|| {
@@ -338,6 +370,15 @@ impl<'e> Reading<'_, 'e, '_> {
             let d = Diagnostic::error(codes::ARGUMENT_COUNT, self.span(), message);
             self.refuse(d.help(format!("write `{name}({}, …)`", names.join(", "))))
         })
+    }
+
+    /// The values that the layer is applied to, with their widths: those declared, or none, which stands for the layer's input.
+    pub fn operands<const N: usize>(
+        &mut self,
+        declared: [&Argument; N],
+    ) -> Option<[(Network, u64); N]> {
+        let all = self.operands_from(declared, N)?;
+        Some(all.map(|(network, columns, _)| (network, columns)))
     }
 
     /// A value that stands behind its name, with its width.

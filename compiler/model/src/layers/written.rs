@@ -6,7 +6,9 @@
 
 use super::naming::Roles;
 use super::network::{self, Network, Set};
-use super::pipeline::{Input, LayerReader, Named, OfField, Read, Sizes, count_roles, of_nothing};
+use super::pipeline::{
+    Input, LayerReader, Named, OfField, OfModel, Read, Sizes, count_roles, of_nothing,
+};
 use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
 use crate::scheme::Coeff;
@@ -487,7 +489,7 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         words: &[],
         sink: &mut found,
         naming: Default::default(),
-        of_field: &mut OfField::new(sizes),
+        of_field: &mut OfField::new(&OfModel::alone(sizes)),
     };
     body(&mut reader, &layer.body, before, named);
     let of_values = [

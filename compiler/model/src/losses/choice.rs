@@ -3,7 +3,7 @@
 //!
 //! Leaves scores and choices to `model/routed.rs`.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -18,6 +18,7 @@ impl LossTerm for Choice {
     const NAME: &'static str = "choice";
     const ASKS: bool = false;
     const IS_PLAIN: bool = false;
+    const COMPARES: Option<Compared> = None;
     const IS_OF_WEIGHTS: bool = false;
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {

@@ -8,10 +8,12 @@ use crate::codes;
 use crate::inputs::Input;
 use crate::layers::Sizes;
 use crate::outputs::Output;
-use crate::part::{Place, incompatible, parts};
+use crate::part::{PartReading, Place, incompatible, parts};
+use crate::scheme::scalar::name_of;
 use odec_grammar::Span;
+use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::Data;
+use odec_program::manifest::{Data, Loss, Tokenizer};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -32,6 +34,8 @@ pub trait DataSource: Debug {
 #[derive(Clone, Copy)]
 pub struct Ends<'m> {
     pub input: &'m dyn Input,
+    /// What an encoder reads, in models of two sequences.
+    pub source: Option<&'m dyn Input>,
     pub output: &'m dyn Output,
     /// Rows that the model puts before those of the input.
     pub leading: u64,
@@ -39,8 +43,24 @@ pub struct Ends<'m> {
 }
 
 impl Ends<'_> {
-    /// The kinds of tokens that the model knows; says so where it reads none. `which` begins the sentence.
+    /// What the model is to predict, unless its loss asks for something else. Of two sequences the last kind of token is padding.
+    pub fn asks(self) -> Loss {
+        match (self.output.asks(), self.source) {
+            (Loss::Next, Some(_)) => Loss::Pairs {
+                padding: self.input.vocab().unwrap_or(u64::MAX).saturating_sub(1),
+            },
+            (asks, _) => asks,
+        }
+    }
+
+    /// The kinds of tokens that a model of one sequence knows; says so where it reads none, or two sequences. `which` begins the sentence.
     fn vocab(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+        if self.source.is_some() {
+            let d = incompatible(span, &format!("{which} gives one sequence"));
+            let d = d.label("this model reads two");
+            sink.push(d.help("write `data pairs(\"train.en\", \"train.de\", tokenizer: bytes)`"));
+            return None;
+        }
         let vocab = self.input.vocab();
         if vocab.is_none() {
             let d = incompatible(span, &format!("{which} gives tokens"));
@@ -59,9 +79,11 @@ impl Ends<'_> {
 pub struct Tokenized {
     pub path: String,
     pub span: Span,
+    /// Kinds of tokens that the source needs beside those of the file.
+    pub more: u64,
 }
 
-parts! { DataSource: text::Text, tokens::Tokens, images::Images, vectors::Vectors }
+parts! { DataSource: text::Text, tokens::Tokens, images::Images, vectors::Vectors, pairs::Pairs }
 
 /// All sources.
 pub static SOURCES: Place<Rc<dyn DataSource>> = Place {
@@ -69,6 +91,29 @@ pub static SOURCES: Place<Rc<dyn DataSource>> = Place {
     later: &[],
     example: "data text(\"corpus.txt\", tokenizer: bytes)",
 };
+
+/// What makes tokens of texts.
+const TOKENIZER: Argument = Argument::word_or_path(
+    "tokenizer",
+    BYTES_WORD,
+    "a token per byte, or the Hugging Face `tokenizer.json` that makes tokens of the text",
+);
+const BYTES_WORD: &str = "bytes";
+
+/// The tokenizer that is given, and where.
+fn tokenizer(given: &Expr, r: &mut PartReading) -> Option<(Tokenizer, Span)> {
+    let tokenizer = match &given.kind {
+        ExprKind::Str(path) => Tokenizer::File(path.clone()),
+        _ if name_of(given).is_some_and(|n| n.name == BYTES_WORD) => Tokenizer::Bytes,
+        _ => {
+            let message = "this is not a tokenizer";
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, given.span, message);
+            let label = "`bytes`, or the path of a tokenizer.json in quotes, is expected";
+            return r.fail(d.label(label));
+        }
+    };
+    Some((tokenizer, given.span))
+}
 
 /// How much of a corpus is held out, which every source is asked.
 const HELD_OUT: Argument = Argument::percent(

@@ -1,21 +1,15 @@
 //! `text`: files of text, and what makes tokens of them.
 
-use super::{BYTES, DataSource, Ends, HELD_OUT, NOT_HELD_OUT, Tokenized, too_many};
+use super::{
+    BYTES, DataSource, Ends, HELD_OUT, NOT_HELD_OUT, TOKENIZER, Tokenized, tokenizer, too_many,
+};
 use crate::arguments::Argument;
-use crate::codes;
 use crate::part::{About, Declaration, Example, Part, PartReading};
-use crate::scheme::scalar::name_of;
 use odec_grammar::Span;
-use odec_grammar::ast::ExprKind;
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Data, Form, Tokenizer};
 
 const FILES: Argument = Argument::paths("files", "texts, one after the other");
-const TOKENIZER: Argument = Argument::word_or_path(
-    "tokenizer",
-    BYTES_WORD,
-    "a token per byte, or the Hugging Face `tokenizer.json` that makes tokens of the text",
-);
 const KEY: Argument = Argument::text(
     "key",
     "text",
@@ -26,7 +20,6 @@ const SEPARATOR: Argument = Argument::text(
     "\n",
     "in files named `….jsonl`: what follows the text of each line",
 );
-const BYTES_WORD: &str = "bytes";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
@@ -70,21 +63,11 @@ impl Part for Text {
         let given = r.needed(&TOKENIZER);
         let (key, separator) = (r.text(&KEY), r.text(&SEPARATOR));
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
-        let given = given?;
-        let tokenizer = match &given.kind {
-            ExprKind::Str(path) => Tokenizer::File(path.clone()),
-            _ if name_of(given).is_some_and(|n| n.name == BYTES_WORD) => Tokenizer::Bytes,
-            _ => {
-                let message = "this is not a tokenizer";
-                let d = Diagnostic::error(codes::UNKNOWN_OPTION, given.span, message);
-                let label = "`bytes`, or the path of a tokenizer.json in quotes, is expected";
-                return r.fail(d.label(label));
-            }
-        };
+        let (tokenizer, span) = tokenizer(given?, r)?;
         Some(Text {
             files: files?,
             tokenizer,
-            span: given.span,
+            span,
             all: r.span(),
             key: key?,
             separator: separator?,
@@ -123,6 +106,7 @@ impl DataSource for Text {
             Tokenizer::File(path) => Some(Tokenized {
                 path: path.clone(),
                 span: self.span,
+                more: 0,
             }),
         }
     }

@@ -6,6 +6,7 @@ mod arrays;
 mod bytes;
 mod image_folder;
 mod images;
+mod pairs;
 mod token_files;
 mod tokenised;
 mod vectors;
@@ -20,6 +21,7 @@ use crate::system::shown::Shown;
 use bytes::Bytes;
 use images::ImageFiles;
 use odec_program::manifest::Form;
+use pairs::PairFiles;
 use std::path::{Path, PathBuf};
 use token_files::TokenFiles;
 use tokenised::Tokenised;
@@ -44,6 +46,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
         Form::Tokens => &TokenFiles,
         Form::Images(shape) => &ImageFiles { shape },
         Form::Vectors(shape) => &VectorFiles { shape },
+        Form::Pairs(form) => &PairFiles { form },
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
             reading: Reading { key, separator },
@@ -52,13 +55,24 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
     source.open(&s, vocab)
 }
 
+/// Source and target of the pairs that are held out, or of all of them; `None` of data that is no pairs.
+///
+/// # Errors
+/// As [`open`].
+pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, DataError> {
+    match &s.data.form {
+        Form::Pairs(form) => PairFiles { form }.held_out(&s, all).map(Some),
+        Form::Tokens | Form::Images(_) | Form::Text { .. } => Ok(None),
+    }
+}
+
 /// What other files hold that take the place of data of this form. Files named `….bin` hold tokens.
 ///
 /// # Errors
 /// When the data is no text, and the files are.
 pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
     let is_bin = |f: &&PathBuf| f.extension().is_some_and(|e| e == "bin");
-    if let Form::Images(_) | Form::Vectors(_) = form {
+    if let Form::Images(_) | Form::Vectors(_) | Form::Pairs(_) = form {
         return Ok(form.clone());
     }
     match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {

@@ -1,0 +1,392 @@
+//! How states begin: what a model reads, and what is made of it before the first step.
+//!
+//! ```text
+//! input source: tokens(vocab: 259, context: 128)     embed source: learned(width: 128)     evolve encoder: …
+//! input tokens(vocab: 259, context: 128)             embed learned(width: 128)             evolve decoder: …
+//! ```
+//! An `embed` begins a state, which the evolves after it move. A model reads one sequence, or two: then the first one has a label, and the state that
+//! the output reads is the last, of the input without one. Takes the lines of a model; says what does not go together.
+
+use super::embeddings::{EMBEDDINGS, Embedding};
+use super::inputs::{INPUTS, Input};
+use super::layers::Sizes;
+use super::leading::{LEADING, Leading};
+use super::params::EMBED;
+use super::part::{expect, incompatible};
+use super::positions::{self, Positions};
+use super::spec::missing;
+use crate::codes;
+use crate::scheme::args::Args;
+use crate::scheme::scalar::{name_of, not_supported, unknown_name};
+use odec_grammar::Span;
+use odec_grammar::ast::{Expr, Ident, Model, ModelItem};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::ops;
+use odec_program::manifest::Pairs;
+use odec_program::names;
+use std::rc::Rc;
+
+/// A sequence that a model reads, and the first state that is made of it.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// Empty: the input without a label.
+    pub label: String,
+    pub input: Rc<dyn Input>,
+    pub embed: EmbedSpec,
+    /// How many evolves stand before it.
+    pub evolves_before: usize,
+}
+
+/// How the first state is made of the input.
+#[derive(Clone, Debug)]
+pub struct EmbedSpec {
+    pub kind: Rc<dyn Embedding>,
+    /// The label of the input whose embedding it shares, with all parameters.
+    pub tied: Option<String>,
+    /// Rows that stand before it.
+    pub leading: Option<Rc<dyn Leading>>,
+    /// What is added to all of them.
+    pub positions: Option<Rc<dyn Positions>>,
+    pub span: Span,
+}
+
+impl EmbedSpec {
+    /// Rows that stand before those of the input.
+    pub fn leading_rows(&self) -> u64 {
+        self.leading.as_ref().map_or(0, |l| l.rows())
+    }
+}
+
+impl Beginning {
+    /// What the graphs are given.
+    pub fn value(&self) -> ops::Input {
+        let value = self.input.value();
+        match self.label.is_empty() {
+            true => value,
+            false => ops::Input {
+                name: self.label.clone(),
+                ..value
+            },
+        }
+    }
+
+    /// What the paths of its own parameters begin with: `embed`, `source.embed`.
+    pub fn path(&self) -> String {
+        below(&self.label)
+    }
+
+    /// What the paths of its embedding begin with.
+    pub fn embedding_path(&self) -> String {
+        below(self.embed.tied.as_ref().unwrap_or(&self.label))
+    }
+
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            vocab: self.input.vocab(),
+            context: self.input.context() + self.embed.leading_rows(),
+            width: self.embed.kind.width(),
+        }
+    }
+}
+
+fn below(label: &str) -> String {
+    match label.is_empty() {
+        true => EMBED.to_string(),
+        false => format!("{label}.{EMBED}"),
+    }
+}
+
+/// An `input` or an `embed` as it is written.
+#[derive(Clone, Copy)]
+struct Line<'m> {
+    label: Option<&'m Ident>,
+    span: Span,
+    values: &'m [Expr],
+    /// How many evolves stand before it.
+    evolves_before: usize,
+}
+
+impl Line<'_> {
+    fn name(&self) -> &str {
+        self.label.map_or("", |l| l.name.as_str())
+    }
+
+    /// Where it is said whose it is.
+    fn place(&self) -> Span {
+        self.label.map_or(self.span, |l| l.span)
+    }
+}
+
+/// Reads the inputs of a model and how states are made of them, in the order of their evolves: the one without a label comes last.
+pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>> {
+    let (mut inputs, mut embeds) = (Vec::new(), Vec::new());
+    let mut evolves_before = 0;
+    for item in &model.items {
+        match item {
+            ModelItem::Input { label, value, span } => inputs.push(Line {
+                label: label.as_ref(),
+                span: *span,
+                values: std::slice::from_ref(value),
+                evolves_before,
+            }),
+            ModelItem::Embed {
+                label,
+                values,
+                span,
+            } => embeds.push(Line {
+                label: label.as_ref(),
+                span: *span,
+                values,
+                evolves_before,
+            }),
+            ModelItem::Evolve(_) => evolves_before += 1,
+            ModelItem::Output { .. } | ModelItem::Init { .. } => {}
+        }
+    }
+    if let Some(third) = inputs.get(2).or(embeds.get(2)) {
+        let d = not_supported(third.span, "a third sequence");
+        sink.push(d.help("a model reads one sequence, or two: `input source: …` and `input …`"));
+        return None;
+    }
+    let before = sink.len();
+    lines(model, "input", &inputs, sink);
+    lines(model, "embed", &embeds, sink);
+    labels(&inputs, &embeds, sink);
+    let kinds = inputs.iter().map(|i| INPUTS.read(&i.values[0], sink));
+    let kinds: Vec<Option<Rc<dyn Input>>> = kinds.collect();
+    let mut made: Vec<Beginning> = Vec::new();
+    for line in &embeds {
+        let embed = embedding(line, &made, sink);
+        let input = inputs.iter().position(|i| i.name() == line.name());
+        let input = input.and_then(|i| kinds[i].clone());
+        made.extend(input.zip(embed).map(|(input, embed)| Beginning {
+            label: line.name().to_string(),
+            input,
+            embed,
+            evolves_before: line.evolves_before,
+        }));
+    }
+    if sink.len() > before {
+        return None;
+    }
+    if let [one] = &mut made[..] {
+        // One state needs no place among the evolves.
+        one.evolves_before = 0;
+        return Some(made);
+    }
+    order(model, &embeds, evolves_before, sink)?;
+    alike(&inputs, &made, sink)?;
+    Some(made)
+}
+
+/// One of them has no label, and none has the label of another one.
+fn lines(model: &Model, word: &str, lines: &[Line], sink: &mut Vec<Diagnostic>) {
+    for (i, line) in lines.iter().enumerate() {
+        let same = |l: &&Line| l.name() == line.name();
+        if let Some(first) = lines[..i].iter().find(same) {
+            let message = match line.label {
+                None => format!("a model has one `{word}` without a label"),
+                Some(l) => format!("two of `{word}` are called `{}`", l.name),
+            };
+            let d = Diagnostic::error(codes::REPEATED_ITEM, line.span, message);
+            let d = d.label("a second one").also(first.span, "the first one");
+            sink.push(match line.label {
+                None => d.help(format!(
+                    "a model that reads two sequences calls the first one `source`: `{word} source: …`"
+                )),
+                Some(_) => d,
+            });
+        }
+    }
+    if lines.iter().all(|l| l.label.is_some()) {
+        let example = match word {
+            "input" => "input tokens(vocab: 256, context: 256)",
+            _ => "embed learned(width: 256)",
+        };
+        sink.push(missing(model, word, example));
+    }
+}
+
+/// Whose they are.
+fn labels(inputs: &[Line], embeds: &[Line], sink: &mut Vec<Diagnostic>) {
+    for input in inputs {
+        let Some(label) = input.label else { continue };
+        if label.name != names::SOURCE {
+            let what = format!("an input called `{}`", label.name);
+            let d = not_supported(label.span, &what);
+            sink.push(d.help("of two sequences the first one is called `source`, and the one that is predicted has no label"));
+        }
+        if embeds.iter().all(|e| e.name() != label.name) {
+            let message = format!("no state is made of the input `{}`", label.name);
+            let d = Diagnostic::error(codes::MISSING_ITEM, input.span, message);
+            sink.push(d.help(format!(
+                "add, for example, `embed {}: learned(width: 256)`, and evolves after it",
+                label.name
+            )));
+        }
+    }
+    for label in embeds.iter().filter_map(|e| e.label) {
+        if inputs.iter().all(|i| i.name() != label.name) {
+            let known = inputs.iter().filter_map(|i| i.label);
+            let known = known.map(|l| l.name.as_str());
+            let d = unknown_name(&label.name, label.span, known);
+            sink.push(d.label("the label of an input is expected"));
+        }
+    }
+}
+
+/// Each state has evolves that move it, and the last is the one that the output reads.
+fn order(model: &Model, embeds: &[Line], evolves: usize, sink: &mut Vec<Diagnostic>) -> Option<()> {
+    let before = sink.len();
+    let first = embeds.first()?;
+    if first.evolves_before > 0 {
+        let evolve = model.items.iter().find_map(|item| match item {
+            ModelItem::Evolve(e) => Some(e.span),
+            _ => None,
+        });
+        let message = "this evolve has no state to move";
+        let d = Diagnostic::error(codes::MISPLACED, evolve?, message);
+        sink.push(
+            d.also(first.span, "the first state begins here")
+                .help("in a model of two sequences, each `embed` stands before the evolves that move its state"),
+        );
+    }
+    let ends = embeds[1..].iter().map(|e| e.evolves_before);
+    for (line, end) in embeds.iter().zip(ends.chain([evolves])) {
+        if line.evolves_before == end {
+            let message = "no evolve moves this state";
+            let d = Diagnostic::error(codes::MISSING_ITEM, line.span, message);
+            sink.push(d.help("put its evolves between this line and the next `embed`"));
+        }
+    }
+    let last = embeds.last()?;
+    if let Some(label) = last.label {
+        let message = format!("the output reads the state of `{}`", label.name);
+        let d = Diagnostic::error(codes::MISPLACED, last.place(), message);
+        sink.push(
+            d.label("this is the last state")
+                .help("put the `embed` without a label last: what its input holds is predicted"),
+        );
+    }
+    (sink.len() == before).then_some(())
+}
+
+/// Both sequences are of the same kinds of tokens, as wide and as long.
+fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Option<()> {
+    let before = sink.len();
+    let last = made.last()?;
+    let (of, sizes) = (
+        |b: &Beginning| inputs.iter().find(|i| i.name() == b.label),
+        last.sizes(),
+    );
+    let place = |b: &Beginning| of(b).map_or(b.embed.span, |i| i.span);
+    for b in made {
+        if b.input.vocab().is_none() {
+            let d = incompatible(place(b), "a model of two sequences reads tokens");
+            sink.push(d.help("write `tokens(vocab: …, context: …)`"));
+        }
+        b.embed.kind.fit(b.embed.span, &*b.input, sink);
+    }
+    for b in &made[..made.len() - 1] {
+        let own = b.sizes();
+        let differ = [
+            ("vocab", own.vocab, sizes.vocab),
+            ("context", Some(own.context), Some(sizes.context)),
+        ];
+        for (word, here, there) in differ {
+            if let (Some(here), Some(there)) = (here, there)
+                && here != there
+            {
+                let message = format!("the two sequences differ in `{word}`");
+                let d = incompatible(place(last), &message);
+                sink.push(
+                    d.label(format!("{there} here"))
+                        .also(place(b), format!("{here} here"))
+                        .help("both are made of the same kinds of tokens, and rows of a batch are as long as the longer of them"),
+                );
+            }
+        }
+        if own.width != sizes.width {
+            let message = "the two states differ in width";
+            let d = Diagnostic::error(codes::WIDTH_MISMATCH, last.embed.span, message);
+            sink.push(
+                d.label(format!("{} columns", sizes.width))
+                    .also(b.embed.span, format!("{} columns", own.width)),
+            );
+        }
+    }
+    if let Some(vocab) = sizes.vocab.filter(|n| *n <= Pairs::SPECIAL) {
+        let message = format!("{vocab} kinds of tokens leave none for texts");
+        let d = Diagnostic::error(codes::OUT_OF_RANGE, place(last), message);
+        sink.push(d.help(
+            "the last three stand for the beginning of a text, its end, and what fills up rows",
+        ));
+    }
+    (sink.len() == before).then_some(())
+}
+
+/// `learned(width: 256), positions(learned)`: an embedding, and what is added to it; `tied(source)`: that of an input before.
+fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Option<EmbedSpec> {
+    let Some(first) = line.values.first() else {
+        let message = "this embedding is empty";
+        sink.push(Diagnostic::error(
+            codes::MISSING_ARGUMENT,
+            line.span,
+            message,
+        ));
+        return None;
+    };
+    let (kind, tied) = match shared(first) {
+        true => {
+            let of = tied(first, made, sink)?;
+            (Some(of.embed.kind.clone()), Some(of.label.clone()))
+        }
+        false => (EMBEDDINGS.read(first, sink), None),
+    };
+    let rest = &line.values[1..];
+    let leads = |e: &Expr| Args::of(e).is_some_and(|a| LEADING.knows(&a.callee.name));
+    let (leading, rest) = match rest {
+        [first, rest @ ..] if leads(first) => (LEADING.read(first, sink), rest),
+        _ => (None, rest),
+    };
+    let positions = rest.first().and_then(|e| positions::read(e, sink));
+    for more in rest.iter().skip(1) {
+        let d = not_supported(more.span, "another part of this embedding");
+        sink.push(d.help(format!("write, for example, `{}`", LEADING.example)));
+    }
+    Some(EmbedSpec {
+        kind: kind?,
+        tied,
+        leading,
+        positions,
+        span: line.span,
+    })
+}
+
+fn shared(e: &Expr) -> bool {
+    let args = Args::of(e);
+    args.is_some_and(|args| args.callee.name == TIED)
+}
+
+const TIED: &str = "tied";
+
+/// The beginning whose embedding `tied(source)` means.
+fn tied<'b>(e: &Expr, made: &'b [Beginning], sink: &mut Vec<Diagnostic>) -> Option<&'b Beginning> {
+    const EXAMPLE: &str = "embed tied(source), positions(sinusoidal)";
+    let mut args = expect(e, TIED, &[], EXAMPLE, sink)?;
+    let of = args.positional().and_then(name_of);
+    let before = sink.len();
+    args.finish(&[], sink);
+    if sink.len() > before {
+        return None;
+    }
+    let found = of
+        .as_ref()
+        .and_then(|of| made.iter().find(|b| b.label == of.name));
+    if found.is_none() {
+        let message = "`tied` names an input that is embedded before this one";
+        let d = Diagnostic::error(codes::UNKNOWN_NAME, e.span, message);
+        sink.push(d.help(format!("write `{EXAMPLE}`")));
+    }
+    found
+}

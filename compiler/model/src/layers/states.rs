@@ -1,0 +1,171 @@
+//! States of evolves that a field reads beside its own: keys and values of attention, `attention(heads: 8, from: encoder)`.
+//!
+//! A value of another evolve stands where attention reads keys and values and nowhere else, for rows of two sequences have nothing to do with
+//! each other. It begins with the evolve's label; what follows sees one token at a time.
+
+use super::network::Network;
+use super::pipeline::{Input, LayerReader, pipeline};
+use crate::codes;
+use crate::scheme::scalar::name_of;
+use odec_grammar::Span;
+use odec_grammar::ast::{Expr, Ident};
+use odec_grammar::diag::Diagnostic;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The evolves of a model, as a field of one of them sees them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct States {
+    /// Those with labels, by these. `None`: no model is known, and any name may be that of an evolve.
+    pub known: Option<Rc<BTreeMap<String, State>>>,
+    /// The number of the evolve at hand among all; behind the last one: the output.
+    pub at: usize,
+    /// The sequence whose tokens the field is applied to; `None`: it is not known yet.
+    pub sequence: Option<usize>,
+}
+
+/// An evolve with a label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    pub label: Span,
+    /// Among all evolves, in the order in which they are computed.
+    pub number: usize,
+    /// Which of the model's sequences its rows are of.
+    pub sequence: usize,
+}
+
+/// What attention reads of another evolve.
+pub(super) struct Elsewhere {
+    pub network: Network,
+    pub columns: u64,
+    pub label: String,
+    /// Whether its rows are the tokens that the field is applied to.
+    pub own: bool,
+}
+
+impl States {
+    /// The label that a value begins with, if it is one.
+    fn head(&self, e: &Expr) -> Option<Ident> {
+        let mut parts = Vec::new();
+        pipeline(e, &mut parts);
+        let head = name_of(parts.first()?)?;
+        self.has(&head.name).then_some(head)
+    }
+
+    fn get(&self, name: &str) -> Option<&State> {
+        self.known.as_ref()?.get(name)
+    }
+
+    /// Whether an evolve is called so.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let known = self.known.iter().flat_map(|known| known.keys());
+        known.map(String::as_str)
+    }
+}
+
+/// A state in the place of a value.
+pub(super) fn misplaced(name: &str, span: Span) -> Diagnostic {
+    let message = format!("`{name}` is an evolve, whose state only attention reads");
+    Diagnostic::error(codes::MISPLACED, span, message)
+        .label("its rows may be those of another sequence")
+        .help(format!(
+            "write `attention(heads: …, from: {name})`, or `attend(linear, {name} |> linear, {name} |> linear, heads: …)`"
+        ))
+}
+
+impl LayerReader<'_> {
+    /// Keys or values, if they begin with an evolve's label. `Some(None)`: something is wrong, and that has been said.
+    pub(super) fn perhaps_elsewhere(
+        &mut self,
+        e: &Expr,
+        input: Input,
+    ) -> Option<Option<Elsewhere>> {
+        let head = self.of_field.states.head(e)?;
+        let named = input.find(&head.name).is_some() || self.is_layer(&head.name);
+        (!named).then(|| self.elsewhere(e))
+    }
+
+    /// What stands behind `from:`.
+    pub(super) fn elsewhere(&mut self, e: &Expr) -> Option<Elsewhere> {
+        let mut parts = Vec::new();
+        pipeline(e, &mut parts);
+        let (first, rest) = parts.split_first()?;
+        let is_state = |head: &Ident| self.of_field.states.has(&head.name);
+        let named = name_of(first);
+        let Some(head) = named.filter(|head| is_state(head) || !self.is_layer(&head.name)) else {
+            let message = "keys and values begin with the label of an evolve";
+            let d = Diagnostic::error(codes::INVALID_VALUE, first.span, message);
+            return self.fail(d.help("write `from: encoder`, or `from: encoder |> rmsnorm`"));
+        };
+        let own = self.state(&head)?;
+        let columns = self.of_field.sizes.width;
+        let (mut networks, mut out) = (vec![Network::State(head.name.clone())], columns);
+        for part in rest {
+            let at = Input {
+                before: Some(out),
+                named: &[],
+            };
+            let (network, next) = self.layer(part, at)?;
+            let reads = network.reads();
+            let alone = reads.kept == 0 && reads.carried == 0 && !reads.all_tokens;
+            if !alone || reads.later_tokens || !reads.capacities.is_empty() {
+                let message = format!("`{}` is read one token at a time", head.name);
+                let d = Diagnostic::error(codes::INCOMPATIBLE, part.span, message);
+                let d = d.label("this reads other tokens");
+                return self.fail(d.help(format!(
+                    "let it be a field of `{}`, or of an evolve behind it",
+                    head.name
+                )));
+            }
+            networks.push(network);
+            out = next;
+        }
+        Some(Elsewhere {
+            network: Network::Pipe(networks),
+            columns: out,
+            label: head.name,
+            own,
+        })
+    }
+
+    /// Whether the rows of an evolve that ends before this one are the field's tokens.
+    fn state(&mut self, label: &Ident) -> Option<bool> {
+        let states = &self.of_field.states;
+        if states.known.is_none() {
+            return Some(true);
+        }
+        let name = &label.name;
+        let Some(state) = states.get(name) else {
+            let message = format!("there is no evolve `{name}`");
+            let d = Diagnostic::error(codes::UNKNOWN_NAME, label.span, message);
+            let d = d.label("the label of an evolve before this one is expected");
+            let near = odec_grammar::nearest(name, states.names());
+            return self.fail(match near {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d.help(format!(
+                    "label one: `evolve {name}: lie(att, ffn) for 6 steps`"
+                )),
+            });
+        };
+        let (order, place) = (state.number.cmp(&states.at), state.label);
+        let wrong = |message: String| Diagnostic::error(codes::MISPLACED, label.span, message);
+        match order {
+            Ordering::Less => Some(states.sequence.is_none_or(|own| own == state.sequence)),
+            Ordering::Equal => self.fail(
+                wrong(format!("`{name}` is the evolve that this field belongs to"))
+                    .also(place, "not done before its last step")
+                    .help("tokens of the state at hand are seen without `from`: write `attention(heads: …)`"),
+            ),
+            Ordering::Greater => self.fail(
+                wrong(format!("`{name}` comes later"))
+                    .also(place, "this evolve stands behind the one that the field belongs to")
+                    .help("a field reads evolves that stand before its own: move that one up"),
+            ),
+        }
+    }
+}

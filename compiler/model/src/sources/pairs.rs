@@ -1,0 +1,171 @@
+//! `pairs`: texts in two languages, or a text and what is to be made of it.
+
+use super::{BYTES, DataSource, Ends, TOKENIZER, Tokenized, tokenizer, too_many};
+use crate::arguments::Argument;
+use crate::codes;
+use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_program::manifest::{self, Data, Form, Loss, Tokenizer};
+
+const FILES: Argument = Argument::paths(
+    "files",
+    "`….jsonl` or `….tsv`, each with both texts; all others two by two: the texts, line by line, and those that belong to them",
+);
+const SOURCE: Argument = Argument::text(
+    "source",
+    "source",
+    "where a line of JSON has the text that is read, or the column of a table: its name in the first line, or its number, from 1, in tables without one",
+);
+const TARGET: Argument = Argument::text("target", "target", "the same of the text that is written");
+const SKIP: Argument = Argument::flag(
+    "skip_longer",
+    "pairs with a text longer than the context are left out, and how many is said; without it the first one is refused",
+);
+const HELD_OUT: Argument = Argument::percent(
+    "held_out",
+    (1, 50),
+    10,
+    "how many of them are kept for evaluation",
+);
+
+/// What is said after a share that is out of range.
+const NOT_HELD_OUT: &str = "of the pairs cannot be held out";
+/// What such a model begins with.
+const INPUTS: &str = "write `input source: tokens(vocab: 259, …)` beside `input tokens(vocab: 259, …)`, and an evolve that attends to it";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pairs {
+    files: Vec<String>,
+    source: String,
+    target: String,
+    tokenizer: Tokenizer,
+    /// Where the tokenizer is named, and all of it.
+    at: [Span; 2],
+    skip_longer: bool,
+    held_out_percent: u32,
+}
+
+impl Part for Pairs {
+    const DECLARATION: Declaration = Declaration {
+        name: "pairs",
+        about: About {
+            summary: "Texts in pairs: a model of two sequences reads the first of each and writes the second.",
+            formula: "the model reads `source end` and, at place i, `begin target₁ … targetᵢ₋₁`; it predicts targetᵢ, and `end` at last. Shorter rows of a batch are filled with `padding`",
+            source: "",
+            notes: &[
+                "The last three numbers of the vocabulary are `begin`, `end` and `padding`, so bytes need `vocab: 259`.",
+                "A step takes pairs of similar length: those of 64 batches are sorted by it, and the batches shuffled. Every pair is drawn once in an epoch.",
+                "A pair with an empty text, or one longer than the context with its `end`, is named by its file and line before training begins. All tokens are held in memory, 4 bytes each.",
+                "Paths are relative to the folder in which the command runs; `--data` names other files.",
+            ],
+        },
+        arguments: &[SKIP, FILES, SOURCE, TARGET, TOKENIZER, HELD_OUT],
+        examples: &[
+            Example {
+                text: "data pairs(\"train.jsonl\", source: \"en\", target: \"de\", tokenizer: bytes)",
+                meaning: "a line of JSON for each pair, `{\"en\": \"Open\", \"de\": \"Öffnen\"}`",
+            },
+            Example {
+                text: "data pairs(\"train.en\", \"train.de\", tokenizer: bytes, skip_longer, held_out: 5%)",
+                meaning: "two files, whose lines of the same number belong together",
+            },
+            Example {
+                text: "data pairs(\"train.tsv\", source: \"2\", target: \"3\", tokenizer: \"tokenizer.json\")",
+                meaning: "the second and the third column of a table",
+            },
+        ],
+    };
+
+    fn read(r: &mut PartReading) -> Option<Self> {
+        // A word before the paths, which are all that has no name.
+        let skip_longer = r.flag(&SKIP);
+        let files = r.paths(&FILES);
+        let (source, target) = (r.text(&SOURCE), r.text(&TARGET));
+        let given = r.needed(&TOKENIZER);
+        let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
+        let (tokenizer, named) = tokenizer(given?, r)?;
+        let (files, all) = (files?, r.span());
+        if let Some(alone) = manifest::Pairs::alone(&files) {
+            let message = format!("{alone:?} has no file of targets behind it");
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, all, message);
+            let help = "write `pairs(\"train.en\", \"train.de\", …)`; files named `….jsonl` or `….tsv` have both texts";
+            return r.fail(d.help(help));
+        }
+        Some(Pairs {
+            files,
+            source: source?,
+            target: target?,
+            tokenizer,
+            at: [named, all],
+            skip_longer,
+            held_out_percent: held_out_percent?,
+        })
+    }
+}
+
+impl DataSource for Pairs {
+    fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
+        let [named, all] = self.at;
+        let vocab = match (of.source, of.input.vocab(), of.asks()) {
+            (Some(_), Some(vocab), Loss::Pairs { .. }) => vocab,
+            (None, Some(_), Loss::Next) => {
+                let d = incompatible(all, "`pairs` are read by models of two sequences");
+                sink.push(d.label("this model reads one").help(INPUTS));
+                return None;
+            }
+            (_, None, _) => {
+                let d = incompatible(all, "`pairs` gives tokens");
+                sink.push(d.label(format!("this model reads {}", of.input.unit().many())));
+                return None;
+            }
+            _ => {
+                let d = incompatible(all, "`pairs` has no classes");
+                let d = d.label("this model says the class of each sequence");
+                sink.push(d.help("write `output … |> logits`"));
+                return None;
+            }
+        };
+        let special = manifest::Pairs::SPECIAL;
+        let needs = self.kinds().unwrap_or(special + 1);
+        if vocab < needs {
+            let which = match self.tokenizer {
+                Tokenizer::Bytes => "with three special ones bytes are",
+                Tokenizer::File(_) => "with three special ones a tokenizer has at least",
+            };
+            sink.push(too_many(named, which, needs, vocab));
+            return None;
+        }
+        Some(Data {
+            files: self.files.clone(),
+            form: Form::Pairs(manifest::Pairs {
+                tokenizer: self.tokenizer.clone(),
+                source: self.source.clone(),
+                target: self.target.clone(),
+                begin: vocab - special,
+                end: vocab - special + 1,
+                padding: vocab - special + 2,
+                skip_longer: self.skip_longer,
+            }),
+            held_out_percent: self.held_out_percent,
+        })
+    }
+
+    fn kinds(&self) -> Option<u64> {
+        match self.tokenizer {
+            Tokenizer::Bytes => Some(BYTES + manifest::Pairs::SPECIAL),
+            Tokenizer::File(_) => None,
+        }
+    }
+
+    fn tokenized(&self) -> Option<Tokenized> {
+        match &self.tokenizer {
+            Tokenizer::Bytes => None,
+            Tokenizer::File(path) => Some(Tokenized {
+                path: path.clone(),
+                span: self.at[0],
+                more: manifest::Pairs::SPECIAL,
+            }),
+        }
+    }
+}

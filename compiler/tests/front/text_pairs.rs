@@ -1,0 +1,177 @@
+//! Pairs of texts in a train block: what runs are told, and what does not fit, at its place.
+
+use crate::common::{Outcome, compile_text};
+use odec_program::manifest::{Form, Loss, Pairs, Tokenizer, Train};
+
+const MODEL: &str = "field see  = rmsnorm |> attention(heads: 2)
+field read = rmsnorm |> attention(heads: 2, from: encoder)
+model m {
+  input source: tokens(vocab: 262, context: 8)
+  input tokens(vocab: 262, context: 8)
+  embed source: learned(width: 8)
+  evolve encoder: euler(see) for 1 step
+  embed tied(source)
+  evolve decoder: euler(read) for 1 step
+  output rmsnorm |> logits(tied)
+}
+train {
+  data   pairs(\"a.jsonl\", source: \"en\", target: \"de\", tokenizer: bytes)
+  loss   cross_entropy
+  batch  2
+  steps  3
+  optimizer adamw(lr: 1e-3)
+}
+";
+const DATA: &str = "pairs(\"a.jsonl\", source: \"en\", target: \"de\", tokenizer: bytes)";
+
+#[track_caller]
+fn changed(from: &str, to: &str) -> Outcome {
+    assert_eq!(MODEL.matches(from).count(), 1, "{from}");
+    compile_text(&MODEL.replace(from, to))
+}
+
+#[track_caller]
+fn train(outcome: &Outcome) -> &Train {
+    assert_eq!(outcome.rendered(), "");
+    let built = outcome.checked().built.as_ref().expect("a model");
+    built.train.as_ref().expect("a train block")
+}
+
+#[test]
+fn runs_are_told_the_files_and_the_last_three_tokens() {
+    let outcome = compile_text(MODEL);
+    let told = train(&outcome);
+    let pairs = Pairs {
+        tokenizer: Tokenizer::Bytes,
+        source: "en".into(),
+        target: "de".into(),
+        begin: 259,
+        end: 260,
+        padding: 261,
+        skip_longer: false,
+    };
+    assert_eq!(told.data.form, Form::Pairs(pairs));
+    assert_eq!(told.data.files, ["a.jsonl"]);
+    let loss = Loss::Pairs { padding: 261 };
+    assert_eq!((told.data.held_out_percent, told.loss), (10, loss));
+    // What is meant where nothing is said.
+    let data =
+        "pairs(\"a.tsv\", \"b.en\", \"b.de\", tokenizer: \"none.json\", held_out: 5%, skip_longer)";
+    let outcome = changed(DATA, data);
+    let told = train(&outcome);
+    let Form::Pairs(of) = &told.data.form else {
+        panic!("{:?}", told.data.form)
+    };
+    assert_eq!(
+        (of.source.as_str(), of.target.as_str()),
+        ("source", "target")
+    );
+    assert_eq!(of.tokenizer, Tokenizer::File("none.json".into()));
+    assert!(of.skip_longer);
+    assert_eq!((told.data.files.len(), told.data.held_out_percent), (3, 5));
+    let outcome = changed("cross_entropy", "smooth(1/10) + 1e-4*z_loss");
+    assert_eq!(train(&outcome).loss, loss);
+}
+
+/// Each mistake is said where it is made: what is said, and the text that is underlined.
+#[test]
+fn what_does_not_fit_pairs_is_said_at_its_place() {
+    let said = |name: &str, outcome: Outcome, parts: [&str; 2]| {
+        assert!(outcome.checked.is_none(), "{name} is valid");
+        let rendered = outcome.rendered();
+        for part in parts {
+            assert!(rendered.contains(part), "{name}: {part}\n{rendered}");
+        }
+    };
+    let no_target = "has no file of targets behind it";
+    let write = "write `pairs(\"train.en\", \"train.de\", …)`";
+    for (name, from, to, parts) in [
+        (
+            "one sequence",
+            DATA,
+            "text(\"a.txt\", tokenizer: bytes)",
+            ["`text` gives one sequence", "this model reads two"],
+        ),
+        (
+            "tokens alone",
+            DATA,
+            "tokens(\"a.bin\")",
+            ["`tokens` gives one sequence", "this model reads two"],
+        ),
+        (
+            "hidden tokens",
+            "cross_entropy",
+            "masked(rate: 15%)",
+            [
+                "`masked` asks for tokens that are hidden",
+                "this model makes a second text of a first one",
+            ],
+        ),
+        (
+            "one of two files",
+            "\"a.jsonl\", ",
+            "\"a.en\", ",
+            [no_target, write],
+        ),
+        (
+            "a text before a table",
+            "\"a.jsonl\", ",
+            "\"a.en\", \"b.tsv\", ",
+            [no_target, write],
+        ),
+        (
+            "no file",
+            "\"a.jsonl\", ",
+            "",
+            ["`pairs` needs a file", "write `pairs(\"file\", …)`"],
+        ),
+        (
+            "a tokenizer that is none",
+            "tokenizer: bytes",
+            "tokenizer: words",
+            ["this is not a tokenizer", "`bytes`, or the path"],
+        ),
+        (
+            "a key without quotes",
+            "\"en\"",
+            "en",
+            ["`source` is a text", "something in quotes is expected"],
+        ),
+        (
+            "all held out",
+            "tokenizer: bytes",
+            "tokenizer: bytes, held_out: 100%",
+            [
+                "of the pairs cannot be held out",
+                "from 1% to 50% is expected",
+            ],
+        ),
+    ] {
+        said(name, changed(from, to), parts);
+    }
+    let small = compile_text(&MODEL.replace("vocab: 262", "vocab: 258"));
+    let needs = "with three special ones bytes are 259 kinds of tokens, the model knows 258";
+    said("no room", small, [needs, "tokens(vocab: 259, …)"]);
+    let one = MODEL
+        .replace("  input source: tokens(vocab: 262, context: 8)\n", "")
+        .replace(
+            "  embed source: learned(width: 8)\n  evolve encoder: euler(see) for 1 step\n",
+            "",
+        )
+        .replace("tied(source)", "learned(width: 8)")
+        .replace(
+            "rmsnorm |> attention(heads: 2, from: encoder)",
+            "rmsnorm |> attention(heads: 2, causal)",
+        );
+    let two = "`pairs` are read by models of two sequences";
+    said("one", compile_text(&one), [two, "this model reads one"]);
+    let images = one
+        .replace(
+            "tokens(vocab: 262, context: 8)",
+            "patches(image: 8, patch: 4)",
+        )
+        .replace("learned(width: 8)", "linear(width: 8)")
+        .replace("logits(tied)", "classes(5)");
+    let parts = ["`pairs` gives tokens", "this model reads patches"];
+    said("images", compile_text(&images), parts);
+}

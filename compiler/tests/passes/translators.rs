@@ -1,0 +1,300 @@
+//! Models of two sequences: what fills up rows changes nothing, gradients are differences and reach the encoder, programs compute what their graphs
+//! mean, however states are kept.
+
+use crate::numbers::{close, executor};
+use crate::source;
+use crate::systems::options;
+use odec_compiler::model::Built;
+use odec_compiler::passes::fuse::Fusion;
+use odec_compiler::passes::{Options, build_manifest};
+use odec_graph::interp::{self, Tensor};
+use odec_program::manifest::Manifest;
+use odec_program::{Bindings, EntryId, names, noise};
+use odec_runtime::{Executor, State, Value};
+use std::collections::BTreeMap;
+
+/// The last three kinds of tokens.
+const BEGIN: i32 = 256;
+const END: i32 = 257;
+const PADDING: i32 = 258;
+const KEY: i32 = 77;
+
+/// How the decoder reads the encoder.
+const CROSS: &str = "rmsnorm |> attention(heads: 2, from: encoder |> rmsnorm)";
+const ATTEND: &str =
+    "rmsnorm |> attend(linear, encoder |> linear(width/2), encoder |> linear(width/2), heads: 2)";
+
+fn model([encoder, decoder]: [&str; 2], cross: &str, train: &str) -> (Built, String) {
+    let text = format!(
+        "field att = rmsnorm |> attention(heads: 2)\n\
+         field self = rmsnorm |> attention(heads: 2, causal, rope)\n\
+         field cross = {cross}\n\
+         field ffn = layernorm |> gelu(hidden: 12, bias)\n\
+         field halt = linear(1, bias) |> sigmoid\n\
+         field dropped = rmsnorm |> swiglu(hidden: 10) |> dropout(25%)\n\
+         field layer = increment(lie(att, ffn))\n\
+         model small {{\n  input source: tokens(vocab: 259, context: 12)\n  input tokens(vocab: 259, context: 12)\n  \
+         embed source: learned(width: 8), positions(sinusoidal)\n  evolve encoder: {encoder}\n  \
+         embed tied(source), positions(learned)\n  evolve decoder: {decoder}\n  \
+         output rmsnorm |> logits(tied)\n  init normal(std: 0.4) }}\n\
+         train {{ data pairs(\"none.tsv\", tokenizer: bytes);  optimizer adamw(lr: 1e-2)\n\
+         batch 2;  steps 10;  {train} }}\n"
+    );
+    (source::built(&text), text)
+}
+
+const PLAIN: [&str; 2] = [
+    "lie(att, ffn) for 2 steps",
+    "lie(self, lie(cross, ffn)) for 2 steps",
+];
+
+fn manifest((built, text): &(Built, String), options: Options) -> Manifest {
+    build_manifest(built, text, options).unwrap().manifest
+}
+
+/// Sources, what stands before each target, and targets.
+type Rows = [Vec<i32>; 3];
+
+/// One pair, its rows filled up to this width.
+fn pair(lengths: [usize; 2], seed: i32, width: usize) -> Rows {
+    let text = |n: usize, seed: i32| (0..n as i32).map(move |i| (i * i * 7 + i * 3 + seed) % 200);
+    let [source, target] = lengths;
+    let rows: [Vec<i32>; 3] = [
+        text(source, seed).chain([END]).collect(),
+        [BEGIN].into_iter().chain(text(target, seed + 50)).collect(),
+        text(target, seed + 50).chain([END]).collect(),
+    ];
+    rows.map(|mut row| {
+        assert!(row.len() <= width);
+        row.resize(width, PADDING);
+        row
+    })
+}
+
+fn batch(pairs: &[Rows]) -> Rows {
+    [0, 1, 2].map(|i| pairs.iter().flat_map(|p| p[i].clone()).collect())
+}
+
+/// Two pairs of different lengths; one fills its row.
+fn two(width: usize) -> Rows {
+    batch(&[
+        pair([2, width - 1], 1, width),
+        pair([width - 2, 1], 9, width),
+    ])
+}
+
+const NAMES: [&str; 3] = [names::SOURCE, names::TOKENS, names::TARGETS];
+
+/// Parameters that are no zeros and ones, and the inputs, for the interpreter.
+fn feeds(e: &Executor, at: Bindings, rows: &Rows) -> BTreeMap<String, Tensor> {
+    let params = e.manifest().params.iter().map(|p| {
+        let data = e.of(State::Params, p).iter().collect();
+        (p.path.clone(), Tensor::new(p.shape.clone(), data))
+    });
+    let inputs = NAMES.iter().zip(rows).map(|(name, row)| {
+        let data = row.iter().map(|x| f64::from(*x)).collect();
+        let shape = vec![at.batch, at.seq, 1];
+        (name.to_string(), Tensor::new(shape, data))
+    });
+    let key = Tensor::new(vec![1], vec![KEY.into()]);
+    params
+        .chain(inputs)
+        .chain([(noise::KEY.to_string(), key)])
+        .collect()
+}
+
+fn started(manifest: &Manifest) -> Executor {
+    let mut e = executor(manifest);
+    for (i, x) in e.state_mut(State::Params).f32().iter_mut().enumerate() {
+        *x += (i as f32 * 0.37).sin() / 8.0;
+    }
+    e
+}
+
+/// Results of the gradient's graph in f64.
+fn gradient(built: &Built, e: &Executor, rows: &Rows, batch: u64) -> BTreeMap<String, Tensor> {
+    let at = Bindings::new(batch, rows[0].len() as u64 / batch);
+    interp::run(&built.grad, &feeds(e, at, rows), at).unwrap()
+}
+
+#[track_caller]
+fn same(what: &str, a: &[f64], b: &[f64]) {
+    let size = b.iter().fold(1e-3f64, |m, x| m.max(x.abs()));
+    for (a, b) in a.iter().zip(b) {
+        assert!((a - b).abs() <= 1e-11 * size, "{what}: {a}, not {b}");
+    }
+}
+
+const FLOWS: [([&str; 2], &str); 4] = [
+    (PLAIN, CROSS),
+    (PLAIN, ATTEND),
+    (
+        [
+            "pcformer(layer, m: 2) for 3 steps",
+            "heun(cross) for 2 steps { h = 1/2;  weights shared }",
+        ],
+        CROSS,
+    ),
+    (
+        [
+            "euler(att) for 2 steps { weights of time { embed: 4, hidden: 4 } }",
+            "euler(cross) for 1 step { report size = id * id }",
+        ],
+        "attention(heads: 4, kv_heads: 2, bias, scale: 1/3, from: encoder)",
+    ),
+];
+
+/// A pair gives the same loss and the same gradient alone and where its row is filled up; the loss of a batch is the mean over all of its targets.
+#[test]
+fn what_fills_up_rows_changes_nothing() {
+    const HALTING: [&str; 2] = [
+        "euler(att) for halting(halt, max: 3, threshold: 0.9) steps { weights shared }",
+        PLAIN[1],
+    ];
+    let halting = (HALTING, CROSS, "loss cross_entropy + 1/10*ponder");
+    let losses = ["", "loss smooth(1/10) + 1/2*z_loss + 1/4*kinetic"];
+    let all = FLOWS.map(|(flows, cross)| losses.map(|loss| (flows, cross, loss)));
+    for (flows, cross, loss) in all.concat().into_iter().chain([halting]) {
+        let model = model(flows, cross, loss);
+        let e = started(&manifest(&model, options()));
+        let alone = |width| gradient(&model.0, &e, &pair([5, 3], 4, width), 1);
+        let (want, wide) = (alone(6), alone(11));
+        for (name, tensor) in &want {
+            same(name, &wide[name].data, &tensor.data);
+        }
+        let of = |rows: &Rows, batch| gradient(&model.0, &e, rows, batch)["loss"].data[0];
+        let (a, b) = (pair([5, 3], 4, 9), pair([2, 8], 6, 9));
+        let mean = (4.0 * of(&a, 1) + 9.0 * of(&b, 1)) / 13.0;
+        if loss.is_empty() {
+            same("the mean", &[of(&batch(&[a, b]), 2)], &[mean]);
+        }
+    }
+}
+
+/// Of every parameter some elements, moved both ways.
+#[test]
+fn gradients_are_differences() {
+    for (flows, cross) in FLOWS {
+        let model = model(flows, cross, "loss cross_entropy + 1/4*kinetic");
+        let e = started(&manifest(&model, options()));
+        let (rows, at) = (two(6), Bindings::new(2, 6));
+        let mut feeds = feeds(&e, at, &rows);
+        let grads = interp::run(&model.0.grad, &feeds, at).unwrap();
+        let mut largest = BTreeMap::new();
+        for p in &model.0.params {
+            let n = feeds[&p.path].data.len();
+            let got = &grads[&format!("grad.{}", p.path)].data;
+            let side = p.path.split('.').next().unwrap().to_string();
+            let most = got.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            let of_side: &mut f64 = largest.entry(side).or_default();
+            *of_side = of_side.max(most);
+            for i in [0, n / 2, n - 1] {
+                let mut at = |by: f64| {
+                    feeds.get_mut(&p.path).unwrap().data[i] += by;
+                    interp::run(&model.0.grad, &feeds, at).unwrap()["loss"].data[0]
+                };
+                let h = 1e-4;
+                let (above, below) = (at(h), at(-2.0 * h));
+                at(h);
+                let want = (above - below) / (2.0 * h);
+                let off = (got[i] - want).abs();
+                assert!(
+                    off < 1e-6,
+                    "{flows:?}: {}[{i}]: {}, not {want}",
+                    p.path,
+                    got[i]
+                );
+            }
+        }
+        assert!(
+            largest["encoder"] > 1e-4 && largest["decoder"] > 1e-4,
+            "{largest:?}"
+        );
+    }
+}
+
+/// Logits, the loss, and gradients.
+fn run(e: &mut Executor, at: Bindings, rows: &Rows) -> Vec<f32> {
+    let [source, tokens, targets] = rows;
+    let key = [KEY];
+    let mut io = vec![
+        (names::SOURCE, Value::I32(source)),
+        (names::TOKENS, Value::I32(tokens)),
+        (names::TARGETS, Value::I32(targets)),
+    ];
+    let logits = e.run("forward", at, &io[..2], &[]).unwrap();
+    let mut out = logits.reals("logits").unwrap().f32().to_vec();
+    if e.has_input(EntryId::Grad, noise::KEY) {
+        io.push((noise::KEY, Value::I32(&key)));
+    }
+    e.state_mut(State::Grads).fill(std::iter::repeat(f64::NAN));
+    let loss = e.run("grad", at, &io, &[]).unwrap();
+    out.push(loss.scalar("loss").unwrap() as f32);
+    out.extend_from_slice(e.state(State::Grads).f32());
+    out
+}
+
+#[test]
+fn programs_agree_with_the_interpreter() {
+    let dropped = [
+        "lie(att, dropped) for 2 steps",
+        "lie(cross, dropped) for 2 steps",
+    ];
+    for (flows, cross, train, within) in [
+        (PLAIN, CROSS, "", 1e-4),
+        (PLAIN, ATTEND, "memory revolve(slots: 1)", 1e-4),
+        (PLAIN, CROSS, "precision bf16", 0.1),
+        (FLOWS[2].0, CROSS, "loss smooth(1/10) + 1/4*kinetic", 1e-4),
+        (dropped, CROSS, "", 1e-4),
+        (PLAIN, CROSS, "from \"run\";  tune lora(rank: 2)", 1e-4),
+    ] {
+        let model = model(flows, cross, train);
+        let manifest = manifest(&model, options());
+        let mut e = started(&manifest);
+        for width in [6, 9] {
+            let (at, rows) = (Bindings::new(2, width as u64), two(width));
+            let feeds = feeds(&e, at, &rows);
+            let got = run(&mut e, at, &rows);
+            let forward = interp::run(&model.0.forward, &feeds, at).unwrap();
+            let want = interp::run(&model.0.grad, &feeds, at).unwrap();
+            let (logits, rest) = got.split_at(forward["logits"].data.len());
+            let loss = &rest[..1];
+            let what = |name: &str| format!("{flows:?}, {train}: {name}");
+            close(&what("logits"), logits, &forward["logits"].data, within);
+            close(&what("loss"), loss, &want["loss"].data, within);
+            let scale = want.values().flat_map(|t| &t.data);
+            let scale = scale.fold(0.0f64, |m, x| m.max(x.abs()));
+            for p in &manifest.params {
+                let name = format!("grad.{}", p.path);
+                let Some(want) = want.get(&name) else {
+                    continue;
+                };
+                for (got, want) in e.of(State::Grads, p).iter().zip(&want.data) {
+                    let off = (got - want).abs() / scale;
+                    assert!(off < within, "{}: {got}, not {want}", what(&name));
+                }
+            }
+        }
+    }
+}
+
+/// However launches are joined and states are kept: the same bits.
+#[test]
+fn programs_give_the_same_bits() {
+    let bits = |train: &str, options| {
+        let model = model(PLAIN, CROSS, train);
+        let mut e = started(&manifest(&model, options));
+        let all = run(&mut e, Bindings::new(2, 6), &two(6));
+        all.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+    };
+    let whole = bits("", options());
+    let off = Options {
+        fusion: Fusion::Off,
+        ..options()
+    };
+    assert!(bits("", off) == whole, "not fused");
+    for memory in ["revolve(slots: 1)", "revolve(slots: 2)"] {
+        let train = format!("memory {memory}");
+        assert!(bits(&train, options()) == whole, "{memory}");
+    }
+}

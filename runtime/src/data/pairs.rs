@@ -1,0 +1,272 @@
+//! Pairs of texts as batches of tokens: a part to train on, another held out.
+//!
+//! Takes the tokens of both texts of each pair. Which pairs are held out is drawn once for all. Training goes through all others before any
+//! comes again, in an order of its own each time; pairs of similar length stand in a batch, so that little of it is padding. Leaves files to
+//! [`mod@crate::data::sources`]. All tokens are in memory, 4 bytes each, and 16 bytes more for each pair.
+
+use crate::data::DataError;
+use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
+use crate::data::draw::{divided, drawn, permuted};
+use crate::data::identity::Identity;
+use crate::device::rng::Stream;
+use odec_program::manifest::Pairs;
+use odec_program::noise;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Batches whose pairs are sorted by length together.
+const POOL: u64 = 64;
+/// The stream that says which pairs are held out.
+pub(super) const HELD_OUT: &str = "held-out pairs";
+
+/// The tokens of pairs.
+#[derive(Default)]
+pub(super) struct Tokens {
+    all: Vec<i32>,
+    pairs: Vec<Pair>,
+}
+
+/// Where the tokens of a pair are: those of the source, then those of the target.
+#[derive(Clone, Copy)]
+struct Pair {
+    first: u64,
+    source: u32,
+    target: u32,
+}
+
+impl Pair {
+    /// Places of a row that it fills: of the longer text, with its end.
+    fn columns(&self) -> u64 {
+        u64::from(self.source.max(self.target)) + 1
+    }
+
+    /// Places that it fills in both rows.
+    fn both(&self) -> u64 {
+        u64::from(self.source) + u64::from(self.target) + 2
+    }
+}
+
+impl Tokens {
+    pub fn push(&mut self, source: &[u32], target: &[u32]) {
+        self.pairs.push(Pair {
+            first: self.all.len() as u64,
+            source: source.len() as u32,
+            target: target.len() as u32,
+        });
+        let both = source.iter().chain(target);
+        self.all.extend(both.map(|t| *t as i32));
+    }
+
+    pub fn len(&self) -> u32 {
+        self.pairs.len() as u32
+    }
+
+    fn of(&self, pair: Pair) -> (&[i32], &[i32]) {
+        let all = &self.all[pair.first as usize..];
+        let (source, rest) = all.split_at(pair.source as usize);
+        (source, &rest[..pair.target as usize])
+    }
+}
+
+/// Pairs of texts in two parts.
+pub struct PairSet {
+    name: String,
+    files: Vec<Identity>,
+    form: Pairs,
+    tokens: Tokens,
+    /// Numbers of pairs, in order.
+    train: Vec<u32>,
+    held_out: Vec<u32>,
+    /// Tokens of a pair with what is put around them, the mean over those to train on.
+    mean: f64,
+    /// Pairs of the pool that was drawn last, by length.
+    last: Mutex<Option<(Pool, Vec<u32>)>>,
+}
+
+/// Which batches are sorted together, of which seed and size.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Pool {
+    seed: u64,
+    number: u64,
+    batch: u64,
+    batches: u64,
+}
+
+impl PairSet {
+    /// Divides pairs: `percent` per cent (rounded down to pairs) are held out.
+    pub(super) fn new(
+        name: String,
+        files: Vec<Identity>,
+        form: Pairs,
+        tokens: Tokens,
+        percent: u32,
+    ) -> PairSet {
+        let (train, held_out) = divided(HELD_OUT, tokens.len(), percent);
+        let all: u64 = train.iter().map(|n| tokens.pairs[*n as usize].both()).sum();
+        PairSet {
+            mean: all as f64 / train.len().max(1) as f64,
+            name,
+            files,
+            form,
+            tokens,
+            train,
+            held_out,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Rows of as many columns as the longest text takes with its end.
+    fn batch(&self, pairs: &[u32]) -> Batch {
+        let pairs: Vec<Pair> = pairs.iter().map(|n| self.pair(*n)).collect();
+        let columns = pairs.iter().map(Pair::columns).max().unwrap_or(1);
+        let special = [self.form.begin, self.form.end, self.form.padding];
+        let [begin, end, padding] = special.map(|token| token as i32);
+        let places = pairs.len() * columns as usize;
+        let mut inputs = [(); 3].map(|()| Vec::with_capacity(places));
+        for (row, pair) in pairs.iter().enumerate() {
+            let (source, target) = self.tokens.of(*pair);
+            let texts = [
+                (None, source, Some(end)),
+                (Some(begin), target, None),
+                (None, target, Some(end)),
+            ];
+            for (input, (before, text, behind)) in inputs.iter_mut().zip(texts) {
+                input.extend(before);
+                input.extend(text);
+                input.extend(behind);
+                input.resize((row + 1) * columns as usize, padding);
+            }
+        }
+        let [source, tokens, targets] = inputs;
+        let filled: u64 = pairs.iter().map(Pair::both).sum();
+        let rows = pairs.len() as u64;
+        Batch {
+            padding: Some(2 * rows * columns - filled),
+            ..Batch::of_pairs((rows, columns), source, tokens, targets, self.form.padding)
+        }
+    }
+
+    fn pair(&self, number: u32) -> Pair {
+        self.tokens.pairs[number as usize]
+    }
+
+    /// Shortest first; those of one length in the order of their numbers.
+    fn sort(&self, pairs: &mut [u32]) {
+        pairs.sort_unstable_by_key(|n| {
+            let pair = self.pair(*n);
+            (pair.columns(), pair.both(), *n)
+        });
+    }
+
+    /// The pairs of a pool by their length. Pool q holds the draws of steps `q · batches` to `(q + 1) · batches − 1`.
+    fn pool(&self, pool: Pool) -> Vec<u32> {
+        let order = Stream::new(pool.seed, "pairs");
+        let draws = u128::from(pool.batches) * u128::from(pool.batch);
+        let first = u128::from(pool.number) * draws;
+        let numbers = (first..first + draws)
+            .map(|number| self.train[drawn(&order, number, self.train.len() as u64) as usize]);
+        let mut pairs: Vec<u32> = numbers.collect();
+        self.sort(&mut pairs);
+        pairs
+    }
+
+    /// The pairs of one step: one of the batches that a sorted pool is cut into. In which order these come, is drawn.
+    fn step(&self, Draw { seed, step, batch }: Draw) -> Vec<u32> {
+        let batches = (self.train.len() as u64 / batch.max(1)).clamp(1, POOL);
+        let pool = Pool {
+            seed,
+            number: step / batches,
+            batch,
+            batches,
+        };
+        let order = Stream::new(seed, "batches of pairs");
+        let place = permuted(&order, pool.number, step % batches, batches);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, pairs) = match last.take().filter(|(of, _)| *of == pool) {
+            Some(same) => last.insert(same),
+            None => last.insert((pool, self.pool(pool))),
+        };
+        pairs[(place * batch) as usize..][..batch as usize].to_vec()
+    }
+
+    fn some(&self, part: &'static str, pairs: &[u32]) -> Result<(), DataError> {
+        match pairs {
+            [] => Err(DataError::NoPairs {
+                path: self.name.clone(),
+                part,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Dataset for PairSet {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn files(&self) -> &[Identity] {
+        &self.files
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Tokens
+    }
+
+    /// Tokens of all texts, without those that are put around them.
+    fn len(&self) -> u64 {
+        self.tokens.all.len() as u64
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tokens.pairs.is_empty()
+    }
+
+    fn expected(&self, rows: u64, _: u64) -> f64 {
+        rows as f64 * self.mean
+    }
+
+    fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
+        Box::new(PairSet {
+            train: vec![],
+            held_out: (0..self.tokens.len()).collect(),
+            ..*self
+        })
+    }
+
+    fn held_out_rows(&self, _: u64) -> u64 {
+        self.held_out.len() as u64
+    }
+
+    /// Draw n is pair n of an order in which each comes once before any comes again. The draws of up to 64 steps are sorted by length and cut
+    /// into their batches, of which row r of step s is the r-th pair of one.
+    fn training_batch(&self, draw: Draw, rows: Range<u64>, _: u64) -> Result<Batch, DataError> {
+        self.some("training", &self.train)?;
+        let first = draw.step.wrapping_shl(16).wrapping_add(rows.start);
+        let key = Stream::new(draw.seed, noise::KEY).below(first, 1 << noise::BITS);
+        let pairs = self.step(draw);
+        Ok(Batch {
+            key: key as i32,
+            ..self.batch(&pairs[rows.start as usize..rows.end as usize])
+        })
+    }
+
+    /// The held-out pairs by their length, each once.
+    fn held_out_batches(
+        &self,
+        rows: u64,
+        _: u64,
+        most: Option<u64>,
+    ) -> Result<Batches<'_>, DataError> {
+        self.some("held-out", &self.held_out)?;
+        let all = self.held_out.len();
+        let taken = most.map_or(all, |n| all.min(n as usize));
+        let spread = |w: usize| (w as u128 * all as u128 / taken as u128) as usize;
+        let mut pairs: Vec<u32> = (0..taken).map(|w| self.held_out[spread(w)]).collect();
+        self.sort(&mut pairs);
+        let rows = rows.max(1) as usize;
+        let batches = (0..taken).step_by(rows);
+        let batches = batches.map(move |n| Ok(self.batch(&pairs[n..(n + rows).min(taken)])));
+        Ok(Box::new(batches))
+    }
+}

@@ -1,0 +1,509 @@
+//! Files of texts in pairs: what is read of them, in which order, and what is refused.
+
+use odec_program::manifest::{Data, Form, Pairs, Tokenizer as Named};
+use odec_program::names::{SOURCE, TARGETS, TOKENS};
+use odec_runtime::data::dataset::{Draw, Unit};
+use odec_runtime::data::{DataError, Source, sources};
+use odec_runtime::{Batch, Dataset, Show, Tokenizer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const BEGIN: i32 = 256;
+const END: i32 = 257;
+const PADDING: i32 = 258;
+const VOCAB: u64 = 259;
+const CONTEXT: u64 = 12;
+
+/// What is read of some files.
+struct Reading<'a> {
+    columns: [&'a str; 2],
+    skip_longer: bool,
+    held_out_percent: u32,
+    context: u64,
+}
+
+impl Default for Reading<'_> {
+    fn default() -> Self {
+        Reading {
+            columns: ["en", "de"],
+            skip_longer: false,
+            held_out_percent: 0,
+            context: CONTEXT,
+        }
+    }
+}
+
+impl Reading<'_> {
+    fn data(&self, files: &[PathBuf], vocab: u64) -> Data {
+        let [source, target] = self.columns.map(String::from);
+        Data {
+            files: files.iter().map(|f| f.display().to_string()).collect(),
+            form: Form::Pairs(Pairs {
+                tokenizer: Named::Bytes,
+                source,
+                target,
+                begin: vocab - 3,
+                end: vocab - 2,
+                padding: vocab - 1,
+                skip_longer: self.skip_longer,
+            }),
+            held_out_percent: self.held_out_percent,
+        }
+    }
+
+    fn with<T>(
+        &self,
+        files: &[PathBuf],
+        (t, vocab): (&Tokenizer, u64),
+        then: impl FnOnce(Source) -> T,
+    ) -> T {
+        then(Source {
+            data: &self.data(files, vocab),
+            tokenizer: t,
+            cache: Path::new("/nowhere"),
+            context: self.context,
+            show: Show::Nothing,
+        })
+    }
+
+    fn opened(&self, files: &[PathBuf]) -> Result<Box<dyn Dataset>, DataError> {
+        let bytes = (&Tokenizer::bytes(), VOCAB);
+        self.with(files, bytes, |s| sources::open(s, VOCAB))
+    }
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// Pair n: n letters and its number, of which no two are the same.
+fn texts(n: usize) -> [String; 2] {
+    let source = format!("{n:03}{}", "s".repeat(n % 7));
+    let target = format!("{n:03}{}", "t".repeat((n * 5) % 8));
+    [source, target]
+}
+
+fn json(pairs: usize) -> String {
+    let line = |n| {
+        let [source, target] = texts(n);
+        format!("{{\"en\": \"{source}\", \"de\": \"{target}\"}}\n")
+    };
+    (0..pairs).map(line).collect()
+}
+
+/// The texts of each row.
+fn rows(batch: &Batch) -> Vec<[String; 2]> {
+    let text = |row: &[i32]| {
+        let end = row.iter().position(|t| *t == END).unwrap();
+        assert!(row[end + 1..].iter().all(|t| *t == PADDING), "{row:?}");
+        let bytes = row[..end].iter().map(|t| u8::try_from(*t).unwrap());
+        String::from_utf8(bytes.collect()).unwrap()
+    };
+    let columns = batch.columns as usize;
+    let sources = batch.whole(SOURCE).chunks(columns).map(text);
+    let targets = batch.whole(TARGETS).chunks(columns).map(text);
+    sources.zip(targets).map(|(s, t)| [s, t]).collect()
+}
+
+fn all(set: Box<dyn Dataset>) -> Vec<[String; 2]> {
+    let set = set.all_held_out();
+    let batches = set.held_out_batches(3, CONTEXT, None).unwrap();
+    batches.flat_map(|b| rows(&b.unwrap())).collect()
+}
+
+#[test]
+fn a_batch_has_both_texts_with_what_is_put_around_them() {
+    let place = Place::new();
+    let file = place.write(
+        "a.jsonl",
+        "{\"en\": \"Oh\", \"de\": \"\u{d6}h\"}\n{\"de\": \"d\", \"en\": \"e\"}\n",
+    );
+    let set = Reading::default().opened(&[file]).unwrap();
+    assert_eq!(
+        (set.unit(), set.len(), set.files().len()),
+        (Unit::Tokens, 7, 1)
+    );
+    let set = set.all_held_out();
+    let mut batches = set.held_out_batches(8, CONTEXT, None).unwrap();
+    let batch = batches.next().unwrap().unwrap();
+    assert!(batches.next().is_none());
+    // The shorter pair is first.
+    let expected: [(&str, [[i32; 4]; 2]); 3] = [
+        (
+            SOURCE,
+            [[101, END, PADDING, PADDING], [79, 104, END, PADDING]],
+        ),
+        (
+            TOKENS,
+            [[BEGIN, 100, PADDING, PADDING], [BEGIN, 195, 150, 104]],
+        ),
+        (
+            TARGETS,
+            [[100, END, PADDING, PADDING], [195, 150, 104, END]],
+        ),
+    ];
+    for (name, numbers) in expected {
+        assert_eq!(batch.whole(name), numbers.as_flattened(), "{name}");
+    }
+    assert_eq!((batch.rows, batch.columns, batch.predicted), (2, 4, 6));
+    assert_eq!((batch.padding, batch.count(Unit::Tokens)), (Some(5), 11));
+}
+
+#[test]
+fn all_kinds_of_files_give_the_same_pairs() {
+    let place = Place::new();
+    let texts: Vec<[String; 2]> = (0..20).map(texts).collect();
+    let lines = |of: fn(&[String; 2]) -> String, end: &str| {
+        let lines: Vec<String> = texts.iter().map(of).collect();
+        lines.join(end)
+    };
+    let table = lines(|[s, t]| format!("{t}\tnote\t{s}"), "\n");
+    let split = |n: usize, end: &str| {
+        let json = json(20);
+        let at = json.match_indices('\n').nth(n).unwrap().0 + 1;
+        [0..at, at..json.len()].map(|r| json[r].replace('\n', end))
+    };
+    let [first, second] = split(6, "\r\n\n");
+    let named = Reading::default();
+    let numbered = Reading {
+        columns: ["3", "1"],
+        ..Reading::default()
+    };
+    let files = |files: &[(&str, String)]| -> Vec<PathBuf> {
+        files
+            .iter()
+            .map(|(name, text)| place.write(name, text))
+            .collect()
+    };
+    let expected: BTreeSet<[String; 2]> = texts.iter().cloned().collect();
+    for (reading, files) in [
+        (&named, files(&[("a.jsonl", json(20))])),
+        (&named, files(&[("b.jsonl", first), ("c.jsonl", second)])),
+        (&named, files(&[("a.tsv", format!("de\tx\ten\n{table}\n"))])),
+        (&numbered, files(&[("b.tsv", table)])),
+        (
+            &named,
+            files(&[
+                ("a.en", lines(|[s, _]| s.clone(), "\n")),
+                ("a.de", lines(|[_, t]| t.clone(), "\r\n")),
+            ]),
+        ),
+    ] {
+        let found = all(reading.opened(&files).unwrap());
+        assert_eq!(found.len(), 20, "{files:?}");
+        assert_eq!(BTreeSet::from_iter(found), expected, "{files:?}");
+    }
+}
+
+#[test]
+fn a_tokenizer_makes_tokens_of_both_texts() {
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tokenizer.json");
+    let t = Tokenizer::open(Path::new(FILE)).unwrap();
+    let place = Place::new();
+    let file = place.write(
+        "a.jsonl",
+        "{\"en\": \"the man\", \"de\": \"a house and the man\"}\n",
+    );
+    let reading = Reading::default();
+    let vocab = t.vocabulary() + 3;
+    let set = reading.with(std::slice::from_ref(&file), (&t, vocab), |s| {
+        sources::open(s, vocab)
+    });
+    let set = set.unwrap().all_held_out();
+    let batch = set.held_out_batches(1, CONTEXT, None).unwrap().next();
+    let batch = batch.unwrap().unwrap();
+    let tokens = |text: &str, fill: usize| -> Vec<i32> {
+        let tokens = t.encode(text).unwrap().into_iter().map(|t| t as i32);
+        let mut row: Vec<i32> = tokens.chain([vocab as i32 - 2]).collect();
+        row.resize(fill.max(row.len()), vocab as i32 - 1);
+        row
+    };
+    let targets = tokens("a house and the man", 0);
+    assert_eq!(batch.whole(TARGETS), targets);
+    assert_eq!(batch.whole(SOURCE), tokens("the man", targets.len()));
+    let small = reading.with(&[file], (&t, vocab - 1), |s| sources::open(s, vocab - 1));
+    let small = small.map(drop).unwrap_err().to_string();
+    let said = format!(
+        "with begin, end and padding the tokenizer has a vocabulary of {vocab}; this model has a vocabulary of {}",
+        vocab - 1
+    );
+    assert_eq!(small, said);
+}
+
+#[test]
+fn what_is_wrong_with_a_pair_is_named_by_file_and_line() {
+    let place = Place::new();
+    let good = "{\"en\": \"a\", \"de\": \"b\"}\n";
+    let long = "x".repeat(12);
+    let refused = |names: &[&str], contents: &[Vec<u8>]| {
+        let files: Vec<PathBuf> = names
+            .iter()
+            .zip(contents)
+            .map(|(name, text)| place.write(name, text))
+            .collect();
+        let e = Reading::default().opened(&files).map(drop).unwrap_err();
+        let folder = place.0.path().display().to_string();
+        e.to_string().replace(&format!("{folder}/"), "")
+    };
+    let json = |line: &str| {
+        refused(
+            &["a.jsonl"],
+            &[format!("{good}\n{line}\n{good}").into_bytes()],
+        )
+    };
+    for (line, said) in [
+        (
+            "{\"en\": \"a\"",
+            "a.jsonl, line 3: column 10: EOF while parsing an object",
+        ),
+        (
+            "{\"en\": \"a\"}",
+            "a.jsonl, line 3: there is no text under `de`",
+        ),
+        (
+            "{\"en\": 5, \"de\": \"b\"}",
+            "a.jsonl, line 3: there is no text under `en`",
+        ),
+        ("[1, 2]", "a.jsonl, line 3: there is no text under `en`"),
+        (
+            "{\"en\": \" \", \"de\": \"b\"}",
+            "a.jsonl, line 3: its source is empty",
+        ),
+        (
+            "{\"en\": \"a\", \"de\": \"\"}",
+            "a.jsonl, line 3: its target is empty",
+        ),
+        (
+            &format!("{{\"en\": \"a\", \"de\": \"{long}\"}}"),
+            "a.jsonl, line 3: its target has 12 tokens and an end, and the context has room for 12; give a longer context, or write `pairs(…, skip_longer)`",
+        ),
+    ] {
+        assert_eq!(json(line), said, "{line}");
+    }
+    let wide = "y".repeat((1 << 20) + 1);
+    for (names, contents, said) in [
+        (
+            vec!["b.jsonl"],
+            vec![[good.as_bytes(), b"{\"en\": \"\xff\"}\n"].concat()],
+            "b.jsonl, line 2: byte 8 is not UTF-8",
+        ),
+        (
+            vec!["a.en", "a.de"],
+            vec![b"1\n2\n3\n".to_vec(), b"1\n2".to_vec()],
+            "a.en: it has 3 lines and a.de has 2; lines of the same number belong together",
+        ),
+        (
+            vec!["a.en", "a.de"],
+            vec![b"1\n".to_vec(), b"1\n2\n3\n4\n".to_vec()],
+            "a.de: it has 4 lines and a.en has 1; lines of the same number belong together",
+        ),
+        (
+            vec!["a.en", "a.de"],
+            vec![b"1\n\n3\n".to_vec(), b"1\n2\n3\n".to_vec()],
+            "a.en, line 2: its source is empty",
+        ),
+        (
+            vec!["a.en", "a.de"],
+            vec![b"1\n".to_vec(), wide.into_bytes()],
+            "a.en, line 1: its target has 1048577 bytes; a text of a pair has at most 1048576",
+        ),
+        (
+            vec!["a.en"],
+            vec![b"1\n".to_vec()],
+            "a.en: no file of targets is named behind it; files named ….jsonl or ….tsv have both texts",
+        ),
+        (
+            vec!["a.tsv"],
+            vec![b"en\tfr\na\tb\n".to_vec()],
+            "a.tsv, line 1: it has no column `de`, but en, fr",
+        ),
+        (
+            vec!["a.tsv"],
+            vec![b"en\tx\tde\na\tb\tc\na\tb\n".to_vec()],
+            "a.tsv, line 3: it has 2 columns, and column 3 is asked for",
+        ),
+        (vec!["c.jsonl"], vec![vec![]], "c.jsonl is empty"),
+    ] {
+        let found = refused(&names, &contents);
+        let found = found
+            .rsplit_once("/")
+            .map_or(found.as_str(), |(_, end)| end);
+        assert_eq!(found, said);
+    }
+    let none = Reading::default().opened(&["no.jsonl".into()]).map(drop);
+    let none = none.unwrap_err().to_string();
+    assert!(
+        none.starts_with("there are no pairs of texts at no.jsonl; "),
+        "{none}"
+    );
+}
+
+#[test]
+fn longer_pairs_are_left_out_where_that_is_asked_for() {
+    let place = Place::new();
+    let file = place.write("a.jsonl", json(60));
+    let short = Reading {
+        skip_longer: true,
+        context: 8,
+        ..Reading::default()
+    };
+    let found = all(short.opened(std::slice::from_ref(&file)).unwrap());
+    // With its end a text has at most 8 tokens.
+    let fits = |t: &[String; 2]| t.iter().all(|t| t.len() < 8);
+    let expected: BTreeSet<[String; 2]> = (0..60).map(texts).filter(fits).collect();
+    assert!((20..60).contains(&expected.len()));
+    assert_eq!(BTreeSet::from_iter(found), expected);
+    let none = Reading {
+        context: 2,
+        ..short
+    };
+    let set = none.opened(&[file]).unwrap();
+    let refused = set.held_out_batches(1, 2, None).map(drop).unwrap_err();
+    assert!(
+        refused.to_string().contains("held-out part of"),
+        "{refused}"
+    );
+    let draw = Draw {
+        seed: 0,
+        step: 0,
+        batch: 1,
+    };
+    assert!(matches!(
+        set.training_batch(draw, 0..1, 2),
+        Err(DataError::NoPairs {
+            part: "training",
+            ..
+        })
+    ));
+}
+
+const PAIRS: usize = 700;
+const BATCH: u64 = 8;
+
+fn large() -> (Place, Box<dyn Dataset>) {
+    let place = Place::new();
+    let file = place.write("a.jsonl", json(PAIRS));
+    let reading = Reading {
+        held_out_percent: 10,
+        ..Reading::default()
+    };
+    let set = reading.opened(&[file]).unwrap();
+    (place, set)
+}
+
+fn drawn(set: &dyn Dataset, seed: u64, step: u64) -> Batch {
+    let draw = Draw {
+        seed,
+        step,
+        batch: BATCH,
+    };
+    set.training_batch(draw, 0..BATCH, CONTEXT).unwrap()
+}
+
+#[test]
+fn every_pair_comes_once_before_any_comes_again() {
+    let (_place, set) = large();
+    // 630 pairs are 78.75 steps of 8, of which 64 are sorted together.
+    let mut times: BTreeMap<[String; 2], usize> = BTreeMap::new();
+    for step in 0..64 {
+        for pair in rows(&drawn(&*set, 3, step)) {
+            *times.entry(pair).or_default() += 1;
+        }
+    }
+    assert_eq!(times.len(), 512, "64 steps of the first epoch");
+    for step in 64..315 {
+        for pair in rows(&drawn(&*set, 3, step)) {
+            *times.entry(pair).or_default() += 1;
+        }
+    }
+    // 2520 draws are four epochs; the pool that begins behind step 256 ends behind step 319.
+    assert_eq!(times.len(), 630);
+    assert!(times.values().all(|n| (3..=5).contains(n)));
+    let held_out = set.held_out_batches(16, CONTEXT, None).unwrap();
+    let held_out: Vec<_> = held_out.flat_map(|b| rows(&b.unwrap())).collect();
+    assert_eq!((held_out.len(), set.held_out_rows(CONTEXT)), (70, 70));
+    assert!(held_out.iter().all(|pair| !times.contains_key(pair)));
+}
+
+#[test]
+fn a_step_can_be_drawn_again_in_parts_and_in_any_order() {
+    let (_place, set) = large();
+    let forth: Vec<Batch> = (0..130).map(|step| drawn(&*set, 3, step)).collect();
+    let back: Vec<Batch> = (0..130).rev().map(|step| drawn(&*set, 3, step)).collect();
+    assert!(forth.iter().eq(back.iter().rev()));
+    assert_ne!(forth[5], drawn(&*set, 4, 5));
+    let draw = Draw {
+        seed: 3,
+        step: 70,
+        batch: BATCH,
+    };
+    let parts = [0..3, 3..8].map(|part| set.training_batch(draw, part, CONTEXT).unwrap());
+    let parts: Vec<_> = parts.iter().flat_map(rows).collect();
+    assert_eq!(parts, rows(&forth[70]));
+    let keys: BTreeSet<i32> = forth.iter().map(|b| b.key).collect();
+    assert!(
+        keys.len() > 125,
+        "what dropout draws by differs from step to step"
+    );
+}
+
+#[test]
+fn pairs_of_similar_length_stand_together() {
+    let (_place, set) = large();
+    let batches: Vec<Batch> = (0..64).map(|step| drawn(&*set, 3, step)).collect();
+    let padding: u64 = batches.iter().map(|b| b.padding.unwrap()).sum();
+    let places: u64 = batches.iter().map(|b| 2 * b.rows * b.columns).sum();
+    // Every pair alone: what the shorter text of each lacks.
+    let alone = |[s, t]: &[String; 2]| s.len().abs_diff(t.len()) as u64;
+    let least: u64 = batches.iter().flat_map(rows).map(|p| alone(&p)).sum();
+    assert!(
+        padding - least < places / 50,
+        "{padding}, {least} of {places}"
+    );
+    // Shorter batches do not come first.
+    let columns: Vec<u64> = batches.iter().map(|b| b.columns).collect();
+    assert!(!columns.is_sorted());
+    assert!(columns[..32].iter().max() == columns[32..].iter().max());
+    // What is shown of the speed.
+    let mean = batches.iter().map(|b| b.count(Unit::Tokens)).sum::<u64>() as f64 / 64.0;
+    assert!((set.expected(BATCH, CONTEXT) / mean - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn held_out_pairs_come_by_length_and_some_are_spread_over_all() {
+    let (place, set) = large();
+    let batches = set.held_out_batches(16, CONTEXT, None).unwrap();
+    let batches: Vec<Batch> = batches.map(Result::unwrap).collect();
+    let rows_of: Vec<u64> = batches.iter().map(|b| b.rows).collect();
+    assert_eq!(rows_of, [16, 16, 16, 16, 6]);
+    assert!(batches.iter().map(|b| b.columns).is_sorted());
+    let all: BTreeSet<_> = batches.iter().flat_map(rows).collect();
+    assert_eq!(all.len(), 70);
+    let some = set.held_out_batches(16, CONTEXT, Some(20)).unwrap();
+    let some: BTreeSet<_> = some.flat_map(|b| rows(&b.unwrap())).collect();
+    assert_eq!(some.len(), 20);
+    assert!(some.is_subset(&all));
+    // Their texts are read again in the order of the file.
+    let reading = Reading {
+        held_out_percent: 10,
+        ..Reading::default()
+    };
+    let file = [place.0.path().join("a.jsonl")];
+    let bytes = (&Tokenizer::bytes(), VOCAB);
+    let texts = |whole| reading.with(&file, bytes, |s| sources::held_out_pairs(s, whole));
+    let texts = |whole| texts(whole).unwrap().unwrap();
+    assert!(texts(false).is_sorted());
+    assert_eq!(BTreeSet::from_iter(texts(false)), all);
+    assert_eq!(texts(true), (0..PAIRS).map(self::texts).collect::<Vec<_>>());
+}

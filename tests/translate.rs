@@ -1,0 +1,166 @@
+//! A run on pairs of texts: trained, resumed, judged, and asked for translations.
+
+#![cfg(feature = "mlir")]
+
+mod place;
+
+use place::{Place, text};
+use serde_json::Value;
+
+/// Reads small letters, writes capital ones.
+const MODEL: &str = r#"
+field see  = rmsnorm |> attention(heads: 2)
+field past = rmsnorm |> attention(heads: 2, causal)
+field read = rmsnorm |> attention(heads: 2, from: encoder |> rmsnorm)
+field ffn  = rmsnorm |> swiglu(hidden: 32)
+
+model capitals {
+  input  source: tokens(vocab: 259, context: 8)
+  input  tokens(vocab: 259, context: 8)
+  embed  source: learned(width: 32), positions(learned)
+  evolve encoder: lie(see, ffn) for 1 step
+  embed  learned(width: 32), positions(learned)
+  evolve decoder: lie(past, lie(read, ffn)) for 1 step
+  output rmsnorm |> logits(tied)
+  init   normal(std: 0.1)
+}
+
+train {
+  data      pairs("letters.jsonl", source: "small", target: "capital", tokenizer: bytes)
+  loss      cross_entropy
+  optimizer adamw(lr: 5e-3)
+  batch 16;  accumulate 2;  steps 1500;  clip 1.0;  seed 0
+}
+"#;
+
+/// All words of one to five of three letters.
+fn place() -> Place {
+    let place = Place::new();
+    place.write("capitals.ode", MODEL);
+    let words = (1..=5u32).flat_map(|n| (0..3usize.pow(n)).map(move |k| (n, k)));
+    let word = |(n, k): (u32, usize)| -> String {
+        let letters = (0..n).map(|i| ["a", "b", "c"][k / 3usize.pow(i) % 3]);
+        letters.collect()
+    };
+    let lines = words.map(word).map(|small| {
+        let capital = small.to_uppercase();
+        format!("{{\"small\": \"{small}\", \"capital\": \"{capital}\"}}\n")
+    });
+    place.write("letters.jsonl", &lines.collect::<String>());
+    place
+}
+
+#[test]
+fn a_run_on_pairs_learns_to_translate() {
+    let place = place();
+    place.good(&["train", "capitals.ode", "--out", "run"]);
+    let metrics = place.read("run/metrics.jsonl");
+    let lines: Vec<Value> = metrics
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let steps: Vec<&Value> = lines.iter().filter(|l| l["loss"].is_number()).collect();
+    let padding: Vec<f64> = steps
+        .iter()
+        .map(|l| l["padding"].as_f64().unwrap())
+        .collect();
+    let mean = padding.iter().sum::<f64>() / padding.len() as f64;
+    assert!((0.0..0.1).contains(&mean), "{padding:?}");
+
+    // A run that was stopped goes on as if it had not been.
+    place.good(&["train", "capitals.ode", "--out", "two", "--steps", "45"]);
+    place.good(&["train", "--resume", "two", "--steps", "1500"]);
+    assert!(place.tensors("run") == place.tensors("two"));
+
+    let judged = place.good(&["eval", "run", "--json"]);
+    let judged: Value = serde_json::from_str(&judged).unwrap();
+    assert!(judged["loss"].as_f64().unwrap() < 0.5, "{judged}");
+    let said = place.good(&["eval", "run"]);
+    assert!(said.contains("predicted tokens of letters.jsonl"), "{said}");
+
+    let all = place.good(&["translate", "run", "--held-out", "--json"]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let all = all.as_array().unwrap();
+    // Of 363 words.
+    assert_eq!(all.len(), 36);
+    let right = all
+        .iter()
+        .filter(|t| t["translation"] == t["target"])
+        .count();
+    assert!(right > 18, "{all:?}");
+    for t in all {
+        let length = t["translation"].as_str().unwrap().len() as u64;
+        assert_eq!(t["tokens"], length + 1);
+        assert!(t["log_probability"].as_f64().unwrap() <= 0.0);
+    }
+    let few = place.good(&["translate", "run", "--held-out", "--pairs", "3"]);
+    assert_eq!(few.lines().count(), 9);
+    let words = ["translate", "run", "cab", "ab", "--beam", "1"];
+    let said = place.good(&words);
+    assert_eq!(said.lines().count(), 2);
+    assert_eq!(said, place.good(&words));
+    let long = place.good(&[
+        "translate",
+        "run",
+        "ab",
+        "--min-length",
+        "6",
+        "--max-length",
+        "6",
+    ]);
+    assert_eq!(long.trim_end().len(), 5, "{long:?}");
+}
+
+#[test]
+fn what_cannot_be_translated_is_said() {
+    let place = place();
+    place.good(&["train", "capitals.ode", "--out", "run", "--steps", "2"]);
+    let refused = |args: &[&str], part: &str| {
+        let (code, said) = place.bad(&[&["translate"], args].concat());
+        assert!(code == 1 && said.contains(part), "{args:?}: {said}");
+    };
+    refused(&["run"], "there is nothing to translate");
+    refused(&["run", "ab", " "], "text 2 is empty");
+    refused(&["run", "abcabcab"], "text 1 has 8 tokens and an end");
+    refused(&["run", "ab", "--beam", "0"], "--beam 0 keeps no text");
+    refused(&["run", "ab", "--length-penalty", "nan"], "length penalty");
+    refused(
+        &["run", "ab", "--max-length", "9"],
+        "the context has room for 8",
+    );
+    refused(
+        &["run", "ab", "--min-length", "3", "--max-length", "2"],
+        "no text has 3 to 2 tokens",
+    );
+    refused(
+        &["run", "--data", "none.jsonl"],
+        "there are no pairs of texts at none.jsonl",
+    );
+    let (code, said) = place.bad(&["generate", "run", "--prompt", "ab"]);
+    assert!(
+        code == 1 && said.contains("`odec translate` gives it texts"),
+        "{said}"
+    );
+    place.good(&["train", "tiny.ode", "--out", "one", "--steps", "2"]);
+    refused(&["one", "ab"], "this model reads one sequence");
+    // What is wrong with a pair is said before anything is built of it.
+    place.write("bad.jsonl", "{\"small\": \"ab\"}\n");
+    let (_, said) = place.bad(&[
+        "train",
+        "capitals.ode",
+        "--out",
+        "bad",
+        "--data",
+        "bad.jsonl",
+    ]);
+    assert!(
+        said.contains("bad.jsonl, line 1: there is no text under `capital`"),
+        "{said}"
+    );
+    place.write(
+        "long.jsonl",
+        &"{\"small\": \"ab\", \"capital\": \"ABCABCABC\"}\n".repeat(3),
+    );
+    let out = place.odec(&["eval", "run", "--data", "long.jsonl"]);
+    assert!(text(&out.stderr).contains("long.jsonl, line 1: its target has 9 tokens"));
+}
