@@ -115,6 +115,9 @@ class System:
     def shaped(self, shape: Shape) -> Shape:
         """The sizes of this system where others have those."""
         shape = replace(shape, steps=self.steps or shape.steps)
+        if self.translator:
+            # Bytes and three more.
+            return replace(shape, vocab=259)
         if self.image is None:
             return shape
         side, patch = self.image

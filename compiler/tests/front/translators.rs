@@ -241,7 +241,7 @@ fn what_does_not_go_together_is_said() {
         (
             "a number of steps that padding would change",
             "ffn)) for 2 steps",
-            "ffn)) for routed(linear(3), max: 3)",
+            "ffn)) for routed(linear(3), max: 3) steps",
         ),
     ] {
         cases.add(name, changed(from, to).rendered());
