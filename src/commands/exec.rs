@@ -80,7 +80,7 @@ fn interpret(args: &cli::Exec) -> Done {
                 return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
             };
             shape = of_images;
-        } else if name == names::TOKENS || name == names::TARGETS {
+        } else if [names::TOKENS, names::SOURCE, names::TARGETS].contains(&name) {
             let &[batch, seq] = shape.as_slice() else {
                 return Err(wrong(
                     &args.inputs,

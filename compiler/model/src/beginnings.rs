@@ -97,7 +97,7 @@ fn below(label: &str) -> String {
 }
 
 /// An `input` or an `embed` as it is written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Line<'m> {
     label: Option<&'m Ident>,
     span: Span,
@@ -143,14 +143,9 @@ pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>>
             ModelItem::Output { .. } | ModelItem::Init { .. } => {}
         }
     }
-    if let Some(third) = inputs.get(2).or(embeds.get(2)) {
-        let d = not_supported(third.span, "a third sequence");
-        sink.push(d.help("a model reads one sequence, or two: `input source: …` and `input …`"));
-        return None;
-    }
     let before = sink.len();
-    lines(model, "input", &inputs, sink);
-    lines(model, "embed", &embeds, sink);
+    let inputs = lines(model, "input", inputs, sink);
+    let embeds = lines(model, "embed", embeds, sink);
     labels(&inputs, &embeds, sink);
     let kinds = inputs.iter().map(|i| INPUTS.read(&i.values[0], sink));
     let kinds: Vec<Option<Rc<dyn Input>>> = kinds.collect();
@@ -179,25 +174,32 @@ pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>>
     Some(made)
 }
 
-/// One of them has no label, and none has the label of another one.
-fn lines(model: &Model, word: &str, lines: &[Line], sink: &mut Vec<Diagnostic>) {
-    for (i, line) in lines.iter().enumerate() {
-        let same = |l: &&Line| l.name() == line.name();
-        if let Some(first) = lines[..i].iter().find(same) {
-            let message = match line.label {
-                None => format!("a model has one `{word}` without a label"),
-                Some(l) => format!("two of `{word}` are called `{}`", l.name),
-            };
-            let d = Diagnostic::error(codes::REPEATED_ITEM, line.span, message);
-            let d = d.label("a second one").also(first.span, "the first one");
-            sink.push(match line.label {
-                None => d.help(format!(
-                    "a model that reads two sequences calls the first one `source`: `{word} source: …`"
-                )),
-                Some(_) => d,
-            });
-        }
+/// Those with labels of their own: one of them has none. There are two sequences at most, so the third is wrong whatever it is.
+fn lines<'m>(
+    model: &Model,
+    word: &str,
+    mut lines: Vec<Line<'m>>,
+    sink: &mut Vec<Diagnostic>,
+) -> Vec<Line<'m>> {
+    lines.truncate(3);
+    let first = |i: usize| lines[..i].iter().find(|l| l.name() == lines[i].name());
+    let again = (0..lines.len()).find_map(|i| Some((lines[i], first(i)?.span)));
+    if let Some((line, first)) = again {
+        let message = match line.label {
+            None => format!("a model has one `{word}` without a label"),
+            Some(l) => format!("two of `{word}` are called `{}`", l.name),
+        };
+        let d = Diagnostic::error(codes::REPEATED_ITEM, line.span, message);
+        let d = d.label("a second one").also(first, "the first one");
+        sink.push(match line.label {
+            None => d.help(format!(
+                "a model that reads two sequences calls the first one `source`: `{word} source: …`"
+            )),
+            Some(_) => d,
+        });
     }
+    let own = (0..lines.len()).filter(|i| first(*i).is_none());
+    let lines: Vec<Line> = own.map(|i| lines[i]).collect();
     if lines.iter().all(|l| l.label.is_some()) {
         let example = match word {
             "input" => "input tokens(vocab: 256, context: 256)",
@@ -205,6 +207,7 @@ fn lines(model: &Model, word: &str, lines: &[Line], sink: &mut Vec<Diagnostic>) 
         };
         sink.push(missing(model, word, example));
     }
+    lines
 }
 
 /// Whose they are.

@@ -217,7 +217,8 @@ fn what_may_stand_at_a_place_is_said() {
         );
     }
     let messages = said("data f(1)");
-    let wanted = "`text` or `tokens` or `images` or `vectors` or `pairs` is expected here".to_string();
+    let wanted =
+        "`text` or `tokens` or `images` or `vectors` or `pairs` is expected here".to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
 }
 

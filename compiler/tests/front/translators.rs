@@ -238,11 +238,6 @@ fn what_does_not_go_together_is_said() {
             "lie(self, ffn)",
         ),
         ("another output", "logits(tied)", "classes(10)"),
-        (
-            "a number of steps that padding would change",
-            "ffn)) for 2 steps",
-            "ffn)) for routed(linear(3), max: 3)",
-        ),
     ] {
         cases.add(name, changed(from, to).rendered());
     }

@@ -7,7 +7,8 @@ use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
 use odec_program::manifest::{
-    Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Train, Tune, Vectors, Waves,
+    Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Train, Tune, Vectors,
+    Waves,
 };
 
 /// Token kinds, so that their numbers are exact in f32.

@@ -41,9 +41,7 @@ impl Parts {
     pub fn drawn(&self, draw: Draw, rows: Range<u64>) -> Drawn {
         let all = self.train.len() as u64;
         let order = Stream::new(draw.seed, "images");
-        let row = |r: u64| {
-            self.train[drawn(&order, number(draw, r), all) as usize]
-        };
+        let row = |r: u64| self.train[drawn(&order, number(draw, r), all) as usize];
         Drawn {
             key: draw.key(rows.start),
             rows: rows.map(row).collect(),

@@ -73,13 +73,15 @@ fn check<T: Real>(target: Target) {
             layout,
             blocking: target.blocking(dtype::<T>()),
         };
-        let specs = factors(dtype::<T>(), (seed + seed / 2) as usize).into_iter().flat_map(|f| {
-            [
-                KernelSpec::Grouped(spec(Layout::Rows, f)),
-                KernelSpec::Grouped(spec(Layout::Columns, f)),
-                KernelSpec::GroupedOuter(spec(Layout::Columns, f)),
-            ]
-        });
+        let specs = factors(dtype::<T>(), (seed + seed / 2) as usize)
+            .into_iter()
+            .flat_map(|f| {
+                [
+                    KernelSpec::Grouped(spec(Layout::Rows, f)),
+                    KernelSpec::Grouped(spec(Layout::Columns, f)),
+                    KernelSpec::GroupedOuter(spec(Layout::Columns, f)),
+                ]
+            });
         let specs: Vec<KernelSpec> = specs.collect();
         let compiled = Compiled::new(&specs, target);
         let mut next = noise(seed);

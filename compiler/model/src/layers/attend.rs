@@ -23,7 +23,7 @@ use odec_program::kernel::MOST_HEADS;
 const Q: Argument = Argument::operand("q", "queries");
 const K: Argument = Argument::operand(
     "k",
-    "keys; where they begin with the label of an evolve before this one, they are of the tokens that it ends with, `encoder |> linear`, and so are the values",
+    "keys; where they begin with the label of an evolve before this one, they are made of the state that it ends with, and so are the values",
 );
 const V: Argument = Argument::operand("v", "values, of as many heads as the keys");
 const HEADS: Argument = Argument::size(

@@ -114,7 +114,12 @@ fn npz(file: &DataFile, size: Size, classes: u64) -> Result<Found, DataError> {
 }
 
 /// An array of images in a file of its own, with its classes in another one.
-fn beside(file: DataFile, size: Size, classes: u64, head_of: arrays::HeadOf) -> Result<Found, DataError> {
+fn beside(
+    file: DataFile,
+    size: Size,
+    classes: u64,
+    head_of: arrays::HeadOf,
+) -> Result<Found, DataError> {
     let path = &file.path().to_path_buf();
     let known = file.identity()?;
     let (head, bytes) = match is_packed(path) {

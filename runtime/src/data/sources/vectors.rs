@@ -71,9 +71,10 @@ impl VectorFiles<'_> {
                     DataError::images(path, reason)
                 })?;
                 let found = known(&of_targets).map_err(|e| match e {
-                    DataError::NoVectorsAt { path: other } => {
-                        DataError::images(path, format!("its targets are not beside it, in {other}"))
-                    }
+                    DataError::NoVectorsAt { path: other } => DataError::images(
+                        path,
+                        format!("its targets are not beside it, in {other}"),
+                    ),
                     e => e,
                 })?;
                 files.push(found.identity()?);
@@ -83,7 +84,10 @@ impl VectorFiles<'_> {
                 };
                 Ok([read(&file)?, read(&found)?])
             }
-            _ => Err(DataError::images(path, "its name ends neither in .npz nor in .npy")),
+            _ => Err(DataError::images(
+                path,
+                "its name ends neither in .npz nor in .npy",
+            )),
         }
     }
 
