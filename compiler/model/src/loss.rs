@@ -60,9 +60,7 @@ impl Objective {
                 unit.row(),
                 unit.many()
             ),
-            Loss::Mse | Loss::Bce => {
-                "the mean over sequences, or over their positions".to_string()
-            }
+            Loss::Mse | Loss::Bce => "the mean over sequences, or over their positions".to_string(),
             Loss::Pairs { .. } => "the mean over target tokens that are not padding".to_string(),
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
@@ -111,7 +109,7 @@ impl Objective {
                 None
             }
             (Loss::Masked { .. } | Loss::Mse | Loss::Bce, _) => Some(asked),
-            (Loss::Next | Loss::Class, _) => Some(given),
+            (Loss::Next | Loss::Class | Loss::Pairs { .. }, _) => Some(given),
         }
     }
 

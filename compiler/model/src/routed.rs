@@ -23,7 +23,6 @@ use super::halting::plus;
 use super::kv::KvMode;
 use super::layers::{OfModel, Routed};
 use super::losses::{Choice, LossTerm};
-use super::params::decider_path;
 use super::random::Perhaps;
 use super::routing;
 use super::step::Kept;

@@ -217,7 +217,7 @@ impl GraphBuilder<'_> {
     /// The weight of each token, where not all count.
     fn counted(&self, b: &mut Builder, targets: Value) -> Result<Option<Value>, BuildError> {
         match self.spec.loss {
-            Loss::Next | Loss::Class => Ok(None),
+            Loss::Next | Loss::Class | Loss::Mse | Loss::Bce => Ok(None),
             Loss::Masked { token, .. } => {
                 let missing = || BuildError::Missing("the input".into());
                 let tokens = self.input.ok_or_else(missing)?;

@@ -86,7 +86,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
             Unit { nodes, shape }
         })
         .collect();
-    let stored = graph.outputs().iter().map(|(_, v)| behind(graph, *v));
+    let stored = graph.outputs().iter().map(|(_, v)| facts.behind(graph, *v));
     let mut stored: BTreeSet<Value> = stored.collect();
     for unit in &in_order {
         let operands = unit.nodes.iter().flat_map(|n| &graph.node(*n).operands);

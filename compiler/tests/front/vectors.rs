@@ -135,7 +135,7 @@ fn outputs_say_what_is_compared() {
         assert_eq!(v.events, loss == "bce");
         let train = built.train.as_ref().expect("a train block");
         assert_eq!(train.loss == Loss::Bce, loss == "bce");
-        let said = built.named.objective.lines(train.loss);
+        let said = built.named.objective.lines(train.loss, built.unit);
         assert_eq!(said.is_empty(), ["mse", "bce"].contains(&loss), "{said:?}");
     }
 }

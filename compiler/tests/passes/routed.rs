@@ -682,8 +682,7 @@ fn a_capacity_bounds_the_tokens_that_take_a_step() {
              output logits(tied)\n}}\n\
              train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3);  batch 2;  steps 10 }}\n"
         );
-        let built = built(&text);
-        let m = build_manifest(&built, &text, options()).unwrap().manifest;
+        let (built, m) = planned_text(&text);
         let costs = cost(&built, &m.program, options()).unwrap();
         [costs.forward, costs.prefill, costs.backward].map(|o| o.contractions)
     };

@@ -20,7 +20,7 @@ pub trait Dataset {
     fn len(&self) -> u64;
     /// Whether there are none.
     fn is_empty(&self) -> bool;
-    /// How many tokens or images so many rows of at most so many positions have, on average.
+    /// How many tokens, images or sequences so many rows of at most so many positions have, on average.
     fn expected(&self, rows: u64, context: u64) -> f64;
     /// Some rows of one training step. The same draw and row give the same numbers.
     ///
@@ -220,7 +220,7 @@ impl Batch {
     /// How many tokens or images it has.
     pub fn count(&self, unit: Unit) -> u64 {
         match (unit, self.padding) {
-            (Unit::Images, _) => self.rows,
+            (Unit::Images | Unit::Sequences, _) => self.rows,
             (Unit::Tokens, None) => self.rows * self.columns,
             (Unit::Tokens, Some(padding)) => 2 * self.rows * self.columns - padding,
         }
@@ -237,6 +237,7 @@ impl Batch {
             columns,
             predicted: rows,
             key: 0,
+            padding: None,
         }
     }
 

@@ -101,6 +101,10 @@ impl Dataset for VectorSet {
         self.all.count == 0
     }
 
+    fn expected(&self, rows: u64, _: u64) -> f64 {
+        rows as f64
+    }
+
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
         let parts = self.parts.all_held_out();
         Box::new(VectorSet { parts, ..*self })

@@ -49,7 +49,7 @@ pub enum Measure {
 impl Measure {
     pub fn of(loss: Loss) -> Measure {
         match loss {
-            Loss::Next | Loss::Masked { .. } | Loss::Class => Measure::Nats,
+            Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Measure::Nats,
             Loss::Mse => Measure::Mse,
             Loss::Bce => Measure::Bce,
         }

@@ -37,6 +37,7 @@ fn opened(files: &[PathBuf], shape: &Vectors, percent: u32) -> Result<Box<dyn Da
         data: &data,
         tokenizer: &Tokenizer::bytes(),
         cache: Path::new("/nowhere"),
+        context: 8,
         show: Show::Nothing,
     };
     sources::open(source, 1)

@@ -10,7 +10,7 @@ mod places;
 pub use contract::Tiling;
 
 use crate::body::{self, Bound, dtype};
-use crate::facts::{behind, kind, only};
+use crate::facts::{kind, only};
 use crate::fuse::{Shape, Unit, Units, neighbourhood};
 use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use contract::{PreparedOperand, Stretch};
@@ -103,8 +103,10 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     /// Sums accumulated in place share one buffer with their terms, and a view is the buffer of what it shows.
-    fn canonical(&self, v: Value) -> Value {
-        let v = behind(self.graph, v);
+    fn canonical(&self, mut v: Value) -> Value {
+        while let Kind::View = kind(self.graph, v.node) {
+            v = self.graph.node(v.node).operands[0];
+        }
         match self.units.chains.place.get(&v.node) {
             Some((sum, _)) => only(*sum),
             None => v,

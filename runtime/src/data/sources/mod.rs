@@ -62,7 +62,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
 pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, DataError> {
     match &s.data.form {
         Form::Pairs(form) => PairFiles { form }.held_out(&s, all).map(Some),
-        Form::Tokens | Form::Images(_) | Form::Text { .. } => Ok(None),
+        Form::Tokens | Form::Images(_) | Form::Vectors(_) | Form::Text { .. } => Ok(None),
     }
 }
 

@@ -55,6 +55,11 @@ impl DataSource for PairFiles<'_> {
     }
 }
 
+/// Is given a pair, and the tokens of both of its texts.
+type TakeTokens<'t> = &'t mut dyn FnMut(Both, &[u32], &[u32]);
+/// Is given the file of a pair, its line, and both texts.
+type TakeTexts<'t, 'f> = &'t mut dyn FnMut(&'f DataFile, usize, [&str; 2]) -> Result<(), DataError>;
+
 impl PairFiles<'_> {
     /// The texts of the pairs that are held out, in their order; of all pairs, where nothing else is asked for.
     ///
@@ -80,7 +85,7 @@ impl PairFiles<'_> {
         &self,
         s: &Source,
         found: &[DataFile],
-        take: &mut dyn FnMut(Both, &[u32], &[u32]),
+        take: TakeTokens,
     ) -> Result<Option<String>, DataError> {
         let (mut all, mut skipped, mut first) = (0_u64, 0_u64, None);
         let mut tokenise = |pairs: &mut Vec<Both>| -> Result<(), DataError> {
@@ -233,7 +238,7 @@ impl PairFiles<'_> {
         &self,
         file: &'f DataFile,
         bytes: &[u8],
-        take: &mut dyn FnMut(&'f DataFile, usize, [&str; 2]) -> Result<(), DataError>,
+        take: TakeTexts<'_, 'f>,
     ) -> Result<(), DataError> {
         for line in lines(file, bytes) {
             let (n, line) = line?;
@@ -259,7 +264,7 @@ impl PairFiles<'_> {
         &self,
         file: &'f DataFile,
         bytes: &[u8],
-        take: &mut dyn FnMut(&'f DataFile, usize, [&str; 2]) -> Result<(), DataError>,
+        take: TakeTexts<'_, 'f>,
     ) -> Result<(), DataError> {
         let asked = [&self.form.source, &self.form.target];
         let numbers = asked.map(|column| column.parse().ok().filter(|n: &usize| *n > 0));
