@@ -149,12 +149,12 @@ fn recursions() {
             ("for 6 steps { h = 1;  weights per step }", &steps),
         ];
         let steps = check("prenorm", &sizes, Target::Sm80);
-        // Where tokens choose, some leave the second step out and some take it.
+        // Some tokens leave the second step out, and some take it.
         let made = steps
             .iter()
             .filter(|(name, _)| name.starts_with("steps.made"));
         let made: Vec<f64> = made.map(|(_, bits)| f64::from_bits(bits[0])).collect();
-        assert_eq!(made.is_empty(), choice.contains("expert"), "{choice}");
+        assert!(!made.is_empty(), "{choice}");
         assert!(made.iter().all(|n| *n > 1.0 && *n < 2.0), "{made:?}");
     }
 }

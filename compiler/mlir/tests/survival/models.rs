@@ -79,7 +79,7 @@ pub fn all(target: Target) -> Vec<Manifest> {
 
 /// A model that reads no text.
 pub fn of_images(target: Target) -> Manifest {
-    planned(&("vit", "", ""), target)
+    planned(&("vit", "patch: 7", "patch: 4"), target)
 }
 
 fn planned((name, from, to): &(&str, &str, &str), target: Target) -> Manifest {
