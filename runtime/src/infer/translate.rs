@@ -1,7 +1,7 @@
 //! Translations: the second text of a pair, searched for token by token.
 //!
 //! Takes texts; gives for each the likeliest text that a beam finds (Wu et al. 2016, arXiv:1609.08144, section 7). What the model says of the
-//! next token is asked for in one place ([`Next`]), here by running entry `forward` on all tokens so far: nothing is kept from one token to the
+//! next token is asked for in one place (`Next`), here by running entry `forward` on all tokens so far: nothing is kept from one token to the
 //! next, so a text of n tokens takes n runs. Rows of a run are those of several texts.
 
 use crate::data::tokenizer::{Tokenizer, TokenizerError};
