@@ -207,10 +207,13 @@ fn apart(
 mod tests {
     use super::*;
 
+    /// Translations beside what they should be, BLEU and chrF.
+    type Case<'c> = (&'c [(&'c str, &'c str)], f64, f64);
+
     /// What sacrebleu 2.5.1 gives: `BLEU().corpus_score(made, [wanted]).score` and `CHRF().corpus_score(made, [wanted]).score` in Python.
     #[test]
     fn figures_are_those_of_sacrebleu() {
-        let cases: [(&[(&str, &str)], f64, f64); 7] = [
+        let cases: [Case; 7] = [
             (
                 &[
                     ("Datei öffnen ...", "Datei öffnen..."),
