@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist catalogues bleu build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist catalogues bleu bpe build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -80,6 +80,10 @@ catalogues: ## Fetch 18,425 English messages of LibreOffice with their German tr
 bleu: build ## BLEU and chrF of a run on pairs: make bleu RUN=runs/messages
 	@scripts/venv.sh .venv-bleu scripts/bleu.txt
 	@.venv-bleu/bin/python scripts/bleu.py $(ODEC) $(RUN) $(BLEU_ARGS)
+
+bpe: catalogues ## A tokenizer of byte pairs, learned from the catalogues: data/catalogue.bpe.json
+	@scripts/venv.sh .venv-bleu scripts/bleu.txt
+	@.venv-bleu/bin/python scripts/bpe.py data/catalogue.de.jsonl 2045 data/catalogue.bpe.json
 
 build: setup ## The optimised binary
 	@cargo build --release

@@ -457,7 +457,7 @@ pub struct Eval {
     /// Evaluate on all of this file instead of the held-out part: text, .jsonl, tokens in a .bin, or images (repeatable)
     #[arg(long)]
     pub data: Vec<PathBuf>,
-    /// Evaluate at most this many sequences or images
+    /// Evaluate at most this many sequences, images or pairs
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub windows: Option<u64>,
     /// Draw the confusion matrix of a model of images into this file

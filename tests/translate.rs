@@ -75,7 +75,10 @@ fn a_run_on_pairs_learns_to_translate() {
     let judged = place.good(&["eval", "run", "--json"]);
     let judged: Value = serde_json::from_str(&judged).unwrap();
     assert!(judged["loss"].as_f64().unwrap() < 0.5, "{judged}");
+    assert!(judged["bleu"].as_f64().unwrap() <= 100.0, "{judged}");
+    assert!(judged["chrf"].as_f64().unwrap() > 50.0, "{judged}");
     let said = place.good(&["eval", "run"]);
+    assert!(said.contains("chrF2 "), "{said}");
     assert!(said.contains("predicted tokens of letters.jsonl"), "{said}");
 
     let all = place.good(&["translate", "run", "--held-out", "--json"]);

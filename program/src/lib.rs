@@ -216,6 +216,18 @@ impl Piece {
     }
 }
 
+/// What [`EntryId::Extend`] keeps of each of several sequences, one behind the other in [`Slot::Cache`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// In bytes, that of the first sequence.
+    pub offset: u64,
+    /// Rows of a sequence, and bytes of each.
+    pub rows: u64,
+    pub row: u64,
+    /// Whether there is a row for each token so far, or all of them whatever their number.
+    pub grows: bool,
+}
+
 /// A straight-line instruction list with its own arena.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -231,6 +243,9 @@ pub struct Entry {
     /// Stretches of the instructions, in order and apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pieces: Vec<Pieces>,
+    /// Of what other sequences may go on from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Kept>,
 }
 
 impl Entry {

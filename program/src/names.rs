@@ -41,13 +41,18 @@ pub enum EntryId {
     /// Predicts the next tokens of one sequence, a few tokens at a time: reads the keys and values of the tokens so far from
     /// [`Slot::Cache`] and adds those of its own.
     Decode,
+    /// Reads the first of two sequences, and keeps in [`Slot::Cache`] what [`EntryId::Extend`] reads of it.
+    Encode,
+    /// Predicts the next tokens of several texts that are made of the sequence that [`EntryId::Encode`] has read, a token of each: reads what is
+    /// kept of their earlier tokens in [`Slot::Cache`] and adds to it ([`crate::Kept`]).
+    Extend,
     /// Predicts the next token at each place.
     Forward,
     /// The loss, with its gradient in [`Slot::Grads`], all of it.
     Grad,
     /// The loss alone.
     Loss,
-    /// Fills [`Slot::Prepared`] with what [`EntryId::Decode`] reads of parameters alone: packed, or at the times that fields are
+    /// Fills [`Slot::Prepared`] with what [`EntryId::Decode`] or [`EntryId::Extend`] reads of parameters alone: packed, or at the times that fields are
     /// evaluated at.
     Prepare,
     /// Takes a step of the optimiser.
@@ -55,9 +60,11 @@ pub enum EntryId {
 }
 
 impl EntryId {
-    pub const ALL: [EntryId; 7] = [
+    pub const ALL: [EntryId; 9] = [
         EntryId::Accumulate,
         EntryId::Decode,
+        EntryId::Encode,
+        EntryId::Extend,
         EntryId::Forward,
         EntryId::Grad,
         EntryId::Loss,
@@ -69,6 +76,8 @@ impl EntryId {
         match self {
             EntryId::Accumulate => "accumulate",
             EntryId::Decode => "decode",
+            EntryId::Encode => "encode",
+            EntryId::Extend => "extend",
             EntryId::Forward => "forward",
             EntryId::Grad => "grad",
             EntryId::Loss => "loss",

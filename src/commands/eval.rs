@@ -1,13 +1,20 @@
-//! `odec eval`: loss and perplexity of a run on held-out text; of images, the share whose class is predicted.
+//! `odec eval`: loss and perplexity of a run on held-out text; of images, the share whose class is predicted; of pairs, BLEU and chrF of translations.
 
 use crate::cli;
+use crate::commands::translate::spread;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_runtime::data::dataset::Unit;
+use odec_runtime::infer::bleu::{BLEU, CHRF, Scores, scores};
 use odec_runtime::infer::confusion::{self, MOST_DRAWN};
 use odec_runtime::infer::evaluate::judge;
+use odec_runtime::infer::translate::translates;
 use odec_runtime::system::output;
-use odec_runtime::{Evaluation, Show, Shown, dataset_of, open_run_with, outln};
+use odec_runtime::system::progress::Work;
+use odec_runtime::{
+    Evaluation, Executor, Search, Show, Shown, Tokenizer, dataset_of, open_run_with, outln,
+    pairs_of, tokenizer_of, translate,
+};
 use odec_source::escape::escaped;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -46,8 +53,17 @@ pub fn run(args: &cli::Eval) -> Done {
         let written = output::write(svg, |file| file.write_all(picture.as_bytes()));
         written.map_err(Failure::input)?;
     }
+    let translated = match translates(&executor) {
+        true => Some(translated(args, &mut executor, show)?),
+        false => None,
+    };
     if args.json {
-        outln!("{}", json(dataset.name(), &e));
+        let mut all = json(dataset.name(), &e);
+        if let Some(s) = translated {
+            all["bleu"] = json!(s.bleu);
+            all["chrf"] = json!(s.chrf);
+        }
+        outln!("{all}");
     } else {
         let (n, unit) = (e.of.number(), e.of.unit());
         let predicted = format!("{} {}", predicted(unit), unit.name());
@@ -58,6 +74,9 @@ pub fn run(args: &cli::Eval) -> Done {
             (Some(measure), _) => outln!("{measure} {loss:.4e}"),
             (None, None) => outln!("{nats}, perplexity {:.3}", e.perplexity()),
             (None, Some(share)) => outln!("{nats}, {:.2} % correct", 100.0 * share),
+        }
+        if let Some(Scores { bleu, chrf }) = translated {
+            outln!("BLEU {bleu:.2} ({BLEU}), chrF2 {chrf:.2} ({CHRF})");
         }
         for (name, each) in &e.reports {
             if let [first, .., last] = &each[..] {
@@ -71,6 +90,24 @@ pub fn run(args: &cli::Eval) -> Done {
         }
     }
     Ok(())
+}
+
+/// How good the translations are that `odec translate` gives where nothing else is asked of it.
+fn translated(args: &cli::Eval, x: &mut Executor, show: Show) -> Result<Scores, Failure> {
+    let pairs = pairs_of(&args.run, &args.data, show).map_err(Failure::input)?;
+    let pairs = spread(pairs.unwrap_or_default(), args.windows);
+    let tokenizer = tokenizer_of(&args.run).map_err(Failure::input)?;
+    let tokenizer = tokenizer.unwrap_or_else(Tokenizer::bytes);
+    let sources: Vec<String> = pairs.iter().map(|[source, _]| source.clone()).collect();
+    let mut work = Work::new(show, "translating", sources.len() as u64);
+    let mut report = |done| work.at(done as u64);
+    let made = translate(x, &tokenizer, &sources, &Search::default(), &mut report);
+    work.finish();
+    let made = made.map_err(Failure::input)?;
+    let texts = made.iter().zip(&pairs);
+    Ok(scores(
+        texts.map(|(t, [_, target])| (&t.text[..], &target[..])),
+    ))
 }
 
 fn predicted(unit: Unit) -> &'static str {

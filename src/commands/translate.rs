@@ -72,11 +72,16 @@ fn pairs(args: &cli::Translate, show: Show) -> Result<Vec<(String, Option<String
     let pairs = pairs_of(&args.run, &args.data, show).map_err(Failure::input)?;
     let pairs = pairs
         .ok_or_else(|| Failure::Input(format!("{} was not trained on pairs", args.run.shown())))?;
-    let all = pairs.len();
-    let taken = args.pairs.map_or(all, |n| all.min(n as usize));
-    let spread = |n: usize| (n as u128 * all as u128 / taken as u128) as usize;
-    let some = (0..taken).map(|n| pairs[spread(n)].clone());
+    let some = spread(pairs, args.pairs).into_iter();
     Ok(some
         .map(|[source, target]| (source, Some(target)))
         .collect())
+}
+
+/// At most so many pairs, from the first to the last.
+pub fn spread(pairs: Vec<[String; 2]>, most: Option<u64>) -> Vec<[String; 2]> {
+    let all = pairs.len();
+    let taken = most.map_or(all, |n| all.min(n as usize));
+    let place = |n: usize| (n as u128 * all as u128 / taken as u128) as usize;
+    (0..taken).map(|n| pairs[place(n)].clone()).collect()
 }

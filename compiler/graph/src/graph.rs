@@ -145,6 +145,36 @@ impl<O> Graph<O> {
     }
 }
 
+impl<O: Clone> Graph<O> {
+    /// The nodes that results depend on, and no solutions: a graph that is not differentiated.
+    pub fn pruned(&self) -> Graph<O> {
+        let live = self.live(self.outputs.iter().map(|(_, v)| *v));
+        let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut made = Graph::default();
+        let moved = |numbers: &BTreeMap<u32, u32>, v: Value| Value {
+            node: numbers[&v.node],
+            ..v
+        };
+        for (n, node) in self.nodes().filter(|(n, _)| live[*n as usize]) {
+            let operands = node.operands.iter().map(|v| moved(&numbers, *v));
+            let operands = operands.collect();
+            numbers.insert(n, made.len());
+            if let Some(name) = self.name(n) {
+                made.names.insert(made.len(), name.to_string());
+            }
+            made.nodes.push(Node {
+                operands,
+                ..node.clone()
+            });
+        }
+        let results = self.outputs.iter();
+        made.outputs = results
+            .map(|(name, v)| (name.clone(), moved(&numbers, *v)))
+            .collect();
+        made
+    }
+}
+
 // Petgraph's algorithms walk a graph from its results to its sources: the operands are the edges, and there are no others.
 
 impl<O> GraphBase for Graph<O> {

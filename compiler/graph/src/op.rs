@@ -111,8 +111,9 @@ pub enum Kind {
     AttendCached(Attend),
     /// Operands q, k, v, decay and matrices, as far as there are; results o and matrices.
     LinearAttend(LinearAttend),
-    /// Operand 1's rows go behind the earlier ones of operand 0, a source: no launch where they are computed there.
-    Append,
+    /// Operand 1's rows go behind the earlier ones of operand 0, a source: no launch where they are computed there. `each`: one row of each of
+    /// several sequences.
+    Append { each: bool },
     /// The only operand, a source, from row `past` on: no launch.
     FromPast,
     /// Rows of operand 0 at operand 1's indices.
@@ -136,7 +137,7 @@ impl Kind {
     /// The operand whose memory a result takes: a source that outlives the run, and that nothing but this op reads.
     pub fn replaces(&self, port: u32) -> Option<usize> {
         match self {
-            Kind::Append => Some(0),
+            Kind::Append { .. } => Some(0),
             Kind::Delay(_) if port == 1 => Some(1),
             Kind::LinearAttend(k) if k.continued && port == 1 => Some(k.result() as usize),
             Kind::Scan(k) if k.form == ScanForm::Carried && port == 1 => {

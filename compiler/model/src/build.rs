@@ -58,6 +58,43 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
     Ok(Some(b.finish()))
 }
 
+/// How one text is made of another, token by token.
+#[derive(Clone, Debug)]
+pub struct Translation {
+    /// `source →` nothing: what the second sequence reads of the first is kept.
+    pub encode: Graph,
+    /// `tokens → logits` of one more token of each of several texts, all of them translations of that source.
+    pub extend: Graph,
+}
+
+/// Of a model of two sequences; `None` where a token's result depends on later ones.
+pub fn translation(spec: &Spec, params: &[Parameter]) -> Result<Option<Translation>, BuildError> {
+    let evolves = || spec.last_evolves().iter();
+    let layers = evolves().flat_map(EvolveSpec::all_layers);
+    let needs_whole_text =
+        |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
+    if !matches!(spec.loss, Loss::Pairs { .. })
+        || evolves().any(needs_whole_text)
+        || layers.chain(&spec.output.before).any(Network::looks_ahead)
+    {
+        return Ok(None);
+    }
+    let mut b = Builder::new();
+    let mut model = GraphBuilder::new(spec, params);
+    model.kv = KvMode::Several;
+    let logits = model.result(&mut b)?;
+    // Both are parts of one graph: its appends to what is kept of the source, and what reads that.
+    let mut encode = b.clone();
+    for (n, kept) in model.of_source.iter().enumerate() {
+        encode.output(format!("kept.{n}"), *kept);
+    }
+    b.output(spec.output.kind.result().to_string(), logits);
+    Ok(Some(Translation {
+        encode: encode.finish().pruned(),
+        extend: b.finish().pruned(),
+    }))
+}
+
 /// `tokens, targets → loss`: cross-entropy in nats, the mean over all target tokens, or over those that are hidden.
 pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();

@@ -70,6 +70,8 @@ pub struct Built {
     pub forward: Graph,
     /// `tokens → logits` after other tokens, unless some token's result depends on later ones.
     pub decode: Option<Graph>,
+    /// The same of two sequences.
+    pub translation: Option<build::Translation>,
     /// `tokens, targets → loss`.
     pub loss: Graph,
     /// `tokens, targets → loss, grad.<path> …` of what is trained, in the order of `params`.
@@ -345,6 +347,11 @@ fn assemble(
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
     let (train, named) = train.unzip();
+    // Rounded keys of the source are read by a graph that does not make them: such models compute each token anew.
+    let translation = match train.as_ref().map(|t: &manifest::Train| t.precision) {
+        Some(manifest::Precision::Bf16) => None,
+        _ => build::translation(spec, &params)?,
+    };
     let elements = |p: &Parameter| p.shape.iter().product::<u64>();
     let (first, evolves) = (spec.evolves.first(), spec.evolves.iter());
     let summary = Summary {
@@ -386,6 +393,7 @@ fn assemble(
         unit: spec.begin.input.unit(),
         forward,
         decode,
+        translation,
         loss,
         grad,
         config: manifest::Model {

@@ -24,6 +24,14 @@ impl<'s> GraphBuilder<'s> {
         b.span = Some(begin.embed.span);
         let input = b.push1(begin.value(), &[])?;
         self.input = Some(input);
+        // Before the embedding: what pictures call a sequence is what its first layer reads.
+        if let Some(to) = self.spec.padding() {
+            let padding = b.part("padding", |b| {
+                let padding = b.push1(Equals { to }, &[input])?;
+                nn::combine(b, &[(Exact::int(-1), padding)])
+            })?;
+            self.padding.insert(self.sequence, padding);
+        }
         let mut scope = self.below(&begin.embedding_path());
         let mut x = begin.embed.kind.build(b, input, &mut scope)?;
         let mut scope = self.below(&begin.path());
@@ -33,13 +41,6 @@ impl<'s> GraphBuilder<'s> {
         if let Some(positions) = &begin.embed.positions {
             let rows = positions.rows(b, &mut scope)?;
             x = b.push1(AddPositions, &[x, rows])?;
-        }
-        if let Some(to) = self.spec.padding() {
-            let padding = b.part("padding", |b| {
-                let padding = b.push1(Equals { to }, &[input])?;
-                nn::combine(b, &[(Exact::int(-1), padding)])
-            })?;
-            self.padding.insert(self.sequence, padding);
         }
         Ok(x)
     }

@@ -24,6 +24,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) kv: KvMode,
     /// Names of what outlives a run.
     pub(super) kept: BTreeSet<String>,
+    /// Keys and values of the first sequence, behind what is kept of it.
+    pub(super) of_source: Vec<Value>,
     /// What holds the tokens of the sequence at hand.
     pub(super) input: Option<Value>,
     /// Which sequence of the model is at hand.
@@ -57,6 +59,7 @@ impl<'s> GraphBuilder<'s> {
             tables: PositionTables::default(),
             kv: KvMode::Prefill,
             kept: BTreeSet::new(),
+            of_source: Vec::new(),
             input: None,
             sequence: 0,
             padding: BTreeMap::new(),
@@ -99,8 +102,18 @@ impl<'s> GraphBuilder<'s> {
     /// What the model says of its input.
     pub(super) fn result(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
         let mut last = None;
+        let (of_last, count) = (self.kv, self.spec.begins().count());
         for (n, begin) in self.spec.begins().enumerate() {
             self.sequence = n;
+            // Sequences before the last one are read whole, and their positions begin with the first.
+            let kv = match n + 1 == count {
+                true => of_last,
+                false => KvMode::Prefill,
+            };
+            if kv != self.kv {
+                self.kv = kv;
+                self.tables = PositionTables::default();
+            }
             let mut x = self.first_state(b, begin)?;
             if n == 0 {
                 self.common(b)?;

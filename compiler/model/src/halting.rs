@@ -113,7 +113,7 @@ impl GraphBuilder<'_> {
                 // All tokens make the first one.
                 None => self.whole(b, e, (at, program), x, &mut kept)?,
                 // Of what is passed over there would be no keys and values for later tokens.
-                Some(open) if self.kv == KvMode::Cached => {
+                Some(open) if self.kv != KvMode::Prefill => {
                     let made = self.whole(b, e, (at, program), x, &mut kept)?;
                     choose(b, open, made, x)?
                 }

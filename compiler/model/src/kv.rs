@@ -1,7 +1,8 @@
 //! Other tokens as layers see them: those of one run, or those of earlier runs as well.
 //!
 //! Reading a text in pieces gives, bit for bit, what reading it whole gives: keys and values, and rows that shifts and convolutions read, are
-//! kept under the site that made them, and rows of positions begin after the tokens so far.
+//! kept under the site that made them, and rows of positions begin after the tokens so far. Of two sequences the first is read whole; what the second
+//! one's attention reads of it is kept once, for all texts that are tried as its translation.
 
 use super::graph_builder::GraphBuilder;
 use odec_graph::ops::{
@@ -19,6 +20,8 @@ pub(super) enum KvMode {
     Prefill,
     /// Those of earlier runs as well: keys and values are kept, one pair per evaluation.
     Cached,
+    /// The same for several texts, each a token longer in every run.
+    Several,
 }
 
 impl GraphBuilder<'_> {
@@ -51,8 +54,50 @@ impl GraphBuilder<'_> {
         };
         match self.kv {
             KvMode::Prefill => nn::attend(b, attention, &operands),
-            KvMode::Cached => self.attend_to_kept(b, attention, &operands),
+            KvMode::Several if sequence != self.sequence => {
+                self.attend_to_source(b, attention, &operands)
+            }
+            KvMode::Cached | KvMode::Several => self.attend_to_kept(b, attention, &operands),
         }
+    }
+
+    /// Attends to keys and values of the other sequence, which a run before all others has made: [`GraphBuilder::of_source`].
+    fn attend_to_source(
+        &mut self,
+        b: &mut Builder,
+        attention: Attention,
+        operands: &[Value],
+    ) -> Result<Value, TypeError> {
+        let mut operands = operands.to_vec();
+        for (n, what) in [(1, "k"), (2, "v")] {
+            let cache = self.cache(b, operands[n], what, true)?;
+            let made = b.push1(Append { each: false }, &[cache, operands[n]])?;
+            self.of_source.push(made);
+            operands[n] = cache;
+        }
+        let op = CachedAttention {
+            attention,
+            each: true,
+        };
+        b.push1(op, &operands)
+    }
+
+    /// Room for keys or values at the site at hand: those of each sequence, or of one.
+    fn cache(
+        &mut self,
+        b: &mut Builder,
+        x: Value,
+        what: &str,
+        one: bool,
+    ) -> Result<Value, TypeError> {
+        let cache = Cache {
+            elem: Elem::Real,
+            path: self.kept_path(format!("{}.{what}", b.site)),
+            positions: self.spec.sizes.context,
+            width: b.ty(x).cols(),
+            one,
+        };
+        b.push1(cache, &[])
     }
 
     /// Keeps keys and values under the site's name, which is counted where several attend at it, and attends to all that are kept.
@@ -62,24 +107,13 @@ impl GraphBuilder<'_> {
         attention: Attention,
         operands: &[Value],
     ) -> Result<Value, TypeError> {
-        let site = b.site.to_string();
-        let positions = self.spec.sizes.context;
-        let mut kept = |x: Value, what: &str| {
-            let path = self.kept_path(format!("{site}.{what}"));
-            let cache = Cache {
-                elem: Elem::Real,
-                path,
-                positions,
-                width: b.ty(x).cols(),
-            };
-            let cache = b.push1(cache, &[])?;
-            b.push1(Append, &[cache, x])
-        };
+        let each = self.kv == KvMode::Several;
         let mut operands = operands.to_vec();
         for (n, what) in [(1, "k"), (2, "v")] {
-            operands[n] = kept(operands[n], what)?;
+            let cache = self.cache(b, operands[n], what, false)?;
+            operands[n] = b.push1(Append { each }, &[cache, operands[n]])?;
         }
-        b.push1(CachedAttention { attention }, &operands)
+        b.push1(CachedAttention { attention, each }, &operands)
     }
 
     /// What a run leaves to the next, `[B, rows, width]`, under the site's name and one more; `None` where a run sees all tokens.
@@ -157,9 +191,9 @@ impl GraphBuilder<'_> {
         let reach = by.iter().copied().max().unwrap_or(0);
         let by = match (self.kv, before) {
             (KvMode::Prefill, _) => return Ok(None),
-            (KvMode::Cached, Ok(_)) if reach == 0 => return Ok(None),
-            (KvMode::Cached, Ok(by)) => by,
-            (KvMode::Cached, Err(_)) => {
+            (_, Ok(_)) if reach == 0 => return Ok(None),
+            (_, Ok(by)) => by,
+            (_, Err(_)) => {
                 let what = "reads tokens that are not there yet".into();
                 return Err(TypeError { op: "shift", what });
             }

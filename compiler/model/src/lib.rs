@@ -80,6 +80,7 @@ mod widths;
 
 use crate::scheme::args;
 
+pub use build::Translation;
 pub use compile::{Built, Checked, CompileError, Summary, compile};
 pub use error::{BuildError, MAX_NODES};
 pub use layers::Capacity;

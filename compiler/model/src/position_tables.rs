@@ -20,7 +20,7 @@ impl GraphBuilder<'_> {
     pub(super) fn positions(&self, b: &mut Builder, table: Value) -> Result<Value, TypeError> {
         match self.kv {
             KvMode::Prefill => Ok(table),
-            KvMode::Cached => b.push1(FromPast, &[table]),
+            KvMode::Cached | KvMode::Several => b.push1(FromPast, &[table]),
         }
     }
 

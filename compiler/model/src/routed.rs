@@ -232,7 +232,7 @@ impl GraphBuilder<'_> {
         (x, kept): (Value, &mut Kept),
         taking: Value,
     ) -> Result<Value, BuildError> {
-        if self.kv == KvMode::Cached {
+        if self.kv != KvMode::Prefill {
             // Of what is passed over there would be no keys and values for later tokens.
             let made = self.whole(b, e, at, x, kept)?;
             return Ok(choose(b, taking, made, x)?);

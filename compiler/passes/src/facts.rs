@@ -144,7 +144,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
         Kind::LinearAttend(_) | Kind::Scan(_) | Kind::Delay(_) => Role::Fresh,
         Kind::TopTokens(_) => Role::Fresh,
-        Kind::Append => Role::Fresh,
+        Kind::Append { .. } => Role::Fresh,
         Kind::Gather | Kind::PositionSum | Kind::SequenceSum => Role::Fresh,
         Kind::Grouped { .. } | Kind::GroupedOuter { .. } => Role::Fresh,
         Kind::Rows { reads, rule } => {

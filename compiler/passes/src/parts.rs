@@ -4,7 +4,7 @@
 
 use super::fuse::Fusion;
 use super::lower::Tiling;
-use crate::model::Built;
+use crate::model::{Built, Translation};
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
 use odec_program::manifest::{self, Claim, Precision, StepCount, Train};
@@ -23,6 +23,8 @@ pub struct Model<'a> {
     pub forward: &'a Graph,
     /// tokens → `logits`, one sequence, after other tokens.
     pub decode: Option<&'a Graph>,
+    /// source → what is kept of it; tokens → `logits`, a token of each of several texts: of two sequences.
+    pub translation: Option<&'a Translation>,
     /// tokens, targets → `loss`.
     pub loss: Option<&'a Graph>,
     /// tokens, targets → `loss` and `grad.<path>` of parameters.
@@ -45,6 +47,7 @@ impl<'a> Model<'a> {
             params: &built.params,
             forward: &built.forward,
             decode: built.decode.as_ref(),
+            translation: built.translation.as_ref(),
             loss: Some(&built.loss),
             grad: Some(&built.grad),
             train: built.train.clone(),

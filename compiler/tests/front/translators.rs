@@ -241,6 +241,31 @@ fn what_does_not_go_together_is_said() {
     ] {
         cases.add(name, changed(from, to).rendered());
     }
+    // Steps that depend on what fills up rows, of either sequence.
+    let (flow, more) = ("lie(att, ffn) for 2 steps", "field route = linear(3)\n");
+    for (name, flow, steps, more) in [
+        (
+            "an error of all rows",
+            flow,
+            "bogacki_shampine(att) for adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 4) steps { weights shared }",
+            "",
+        ),
+        (
+            "a router of all tokens",
+            flow,
+            "lie(att, ffn) for routed(route, max: 3, choice: token) steps { weights shared }",
+            more,
+        ),
+        (
+            "a router in the decoder",
+            "lie(self, lie(cross, ffn)) for 2 steps",
+            "lie(self, lie(cross, ffn)) for routed(route, max: 3, choice: token) steps { weights shared }",
+            more,
+        ),
+    ] {
+        let text = format!("{more}{}", MODEL.replace(flow, steps));
+        cases.add(name, compile_text(&text).rendered());
+    }
     let small = MODEL.replace("vocab: 11", "vocab: 3");
     cases.add("no token for texts", compile_text(&small).rendered());
     let data = |data: &str| {

@@ -84,6 +84,7 @@ fn manifest() -> Manifest {
         params: &params,
         forward: &forward,
         decode: None,
+        translation: None,
         loss: None,
         grad: Some(&grad),
         train: None,

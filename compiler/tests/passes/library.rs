@@ -46,6 +46,12 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
         graphs
             .into_iter()
             .chain(&built.decode)
+            .chain(
+                built
+                    .translation
+                    .iter()
+                    .flat_map(|t| [&t.encode, &t.extend]),
+            )
             .for_each(is_read_back);
         let assembled = build_manifest(&built, &text, options()).unwrap();
         (name, assembled.manifest)

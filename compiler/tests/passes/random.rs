@@ -374,6 +374,7 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
         params,
         forward,
         decode: None,
+        translation: None,
         loss: None,
         grad: Some(grad),
         train: None,

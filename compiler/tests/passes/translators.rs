@@ -9,8 +9,9 @@ use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_graph::interp::{self, Tensor};
 use odec_program::manifest::Manifest;
-use odec_program::{Bindings, EntryId, names, noise};
-use odec_runtime::{Executor, State, Value};
+use odec_program::{Bindings, EntryId, Kept, names, noise};
+use odec_runtime::infer::translate::Translation;
+use odec_runtime::{Artifact, Executor, Search, State, Tokenizer, Value, translate};
 use std::collections::BTreeMap;
 
 /// The last three kinds of tokens.
@@ -105,9 +106,10 @@ fn feeds(e: &Executor, at: Bindings, rows: &Rows) -> BTreeMap<String, Tensor> {
 
 fn started(manifest: &Manifest) -> Executor {
     let mut e = executor(manifest);
-    for (i, x) in e.state_mut(State::Params).f32().iter_mut().enumerate() {
-        *x += (i as f32 * 0.37).sin() / 8.0;
-    }
+    let before: Vec<f64> = e.state(State::Params).iter().collect();
+    let moved = |(i, x): (usize, f64)| x + (i as f64 * 0.37).sin() / 8.0;
+    let after = before.into_iter().enumerate().map(moved);
+    e.state_mut(State::Params).fill(after);
     e
 }
 
@@ -296,5 +298,103 @@ fn programs_give_the_same_bits() {
     for memory in ["revolve(slots: 1)", "revolve(slots: 2)"] {
         let train = format!("memory {memory}");
         assert!(bits(&train, options()) == whole, "{memory}");
+    }
+}
+
+/// Texts that a search finds with so many kept, and their probabilities.
+fn found(manifest: &Manifest, beam: usize) -> Vec<Translation> {
+    let mut e = started(manifest);
+    let search = Search {
+        beam,
+        length_penalty: 0.6,
+        min_length: 4,
+        max_length: Some(9),
+    };
+    let texts = ["ab", "a longer", "Zürich", "x"].map(String::from);
+    let all = translate(&mut e, &Tokenizer::bytes(), &texts, &search, &mut |_| {});
+    all.unwrap()
+}
+
+/// The same program without what keeps earlier tokens.
+fn anew(manifest: &Manifest) -> Manifest {
+    let mut m = manifest.clone();
+    for entry in [EntryId::Encode, EntryId::Extend] {
+        assert!(m.program.entries.remove(&entry).is_some());
+    }
+    m
+}
+
+/// What is kept of a source and of the texts that go on gives the texts of computing each token anew, and their probabilities bit for bit.
+#[test]
+fn translations_with_kept_keys_are_those_computed_anew() {
+    let library = ["translator", "translator_rk2", "translator_pcformer"].map(|name| {
+        let path = format!(
+            "{}/../schemes/models/{name}.ode",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let mut text = std::fs::read_to_string(path).unwrap();
+        for (from, to) in [
+            ("128", "12"),
+            ("for 3 steps", "for 2 steps"),
+            ("std: 0.06", "std: 0.4"),
+        ] {
+            text = text.replace(from, to);
+        }
+        (source::built(&text), text)
+    });
+    // A decoder whose convolution and recurrence carry rows of their own.
+    let carries =
+        "rmsnorm |> conv(kernel: 3, causal) |> attention(heads: 2, from: encoder |> rmsnorm)";
+    let decay = "rmsnorm |> linear_attention(heads: 2)";
+    let others = [
+        model(PLAIN, ATTEND, ""),
+        model(PLAIN, carries, ""),
+        model(FLOWS[2].0, CROSS, ""),
+        model(PLAIN, &format!("{CROSS} |> {decay}"), ""),
+        model(PLAIN, CROSS, "precision f64"),
+    ];
+    for (built, text) in library.into_iter().chain(others) {
+        let manifest = manifest(&(built, text), options());
+        let rows = manifest.program.entries[&EntryId::Extend].maxima.batch as usize;
+        for beam in [1, rows] {
+            assert_eq!(
+                found(&manifest, beam),
+                found(&anew(&manifest), beam),
+                "{}, {beam} texts",
+                manifest.source
+            );
+        }
+    }
+}
+
+/// More texts than rows are planned for, and rounded keys: each token is computed anew.
+#[test]
+fn what_cannot_keep_computes_anew() {
+    let m = manifest(&model(PLAIN, CROSS, ""), options());
+    assert_eq!(found(&m, 3), found(&anew(&m), 3));
+    let half = manifest(&model(PLAIN, CROSS, "precision bf16"), options());
+    assert!(!half.program.entries.contains_key(&EntryId::Extend));
+    assert_eq!(found(&half, 1).len(), 4);
+}
+
+/// What a file says of kept rows is checked before anything moves.
+#[test]
+fn kept_rows_lie_in_the_cache() {
+    let good = manifest(&model(PLAIN, CROSS, ""), options());
+    let extend = &good.program.entries[&EntryId::Extend];
+    // Keys and values of the two evaluations of `self`; those of the source are of no text.
+    assert_eq!(extend.kept.len(), 4);
+    assert!(extend.kept.iter().all(|k| k.rows == 12 && k.grows));
+    for break_it in [
+        (|k| k.offset = 2) as fn(&mut Kept),
+        |k| k.row += 1,
+        |k| k.rows = u64::MAX,
+        |k| k.offset = 1 << 40,
+    ] {
+        let mut bad = good.clone();
+        let extend = bad.program.entries.get_mut(&EntryId::Extend).unwrap();
+        break_it(&mut extend.kept[1]);
+        let said = Artifact::in_memory(bad).err().expect("refused").to_string();
+        assert!(said.contains("are kept of each sequence"), "{said}");
     }
 }

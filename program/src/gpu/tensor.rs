@@ -134,7 +134,8 @@ pub mod attend {
     pub fn runs(a: &Attend) -> bool {
         let whole = a.head.is_multiple_of(16) && (16..=MAX_HEAD).contains(&a.head);
         let halves = a.dtype == DType::F32 && a.inputs == DType::Bf16;
-        halves && whole && a.value_head() == a.head && a.scale > 0.0
+        let one = a.room.is_none();
+        halves && whole && one && a.value_head() == a.head && a.scale > 0.0
     }
 
     /// Bytes of a tile of so many rows of a head.

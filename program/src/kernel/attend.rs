@@ -24,9 +24,11 @@ use std::ops::Range;
 /// exponentials of scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
 /// (index = (b · heads + h) · blocks + block).
 /// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v. tiles: `batch · kv_heads`.
-/// Cached (causal, one sequence): dims `[seq, past]`, operands q, k, v, o, and sinks if there are; k and v hold `past + seq` rows, query row i has
+/// Cached, one sequence (causal): dims `[seq, past]`, operands q, k, v, o, and sinks if there are; k and v hold `past + seq` rows, query row i has
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
+/// Cached, several sequences (`room`): dims `[seq, past, sequences]`; k and v hold `room` rows for each sequence. Causal, each is as above; else its
+/// queries see all `room` rows, and `past` says nothing. tiles: `sequences · heads · ceil(seq / QUERIES)`.
 /// Elements of q, k, v (and of o where the backward kernel reads it) are `inputs`, all others `dtype`, as is arithmetic.
 /// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
 /// except on tensor cores ([`crate::gpu::tensor`]).
@@ -43,6 +45,9 @@ pub struct Attend {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
     pub causal: bool,
+    /// Rows of keys that each of several sequences has room for, in the cached kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<u64>,
     /// Most keys that a query sees: its own and those right before it. Causal attention only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
@@ -115,10 +120,19 @@ impl Attend {
         self.operand(names[n as usize], mode, Count::rows(dims, self.width(n)))
     }
 
-    /// Keys or values of all tokens so far, which are as many as the sum of dims.
-    pub(super) fn kept(&self, name: &'static str, n: u64, dims: Dims) -> OperandAccess {
+    /// Keys or values that are kept: of one sequence those of all tokens so far, of several all that there is room for. Dims are those of the
+    /// cached kernel.
+    pub(super) fn kept(&self, name: &'static str, n: u64) -> OperandAccess {
         let each = self.width(n);
-        self.operand(name, Mode::Read, Count::Sum { dims, each })
+        let extent = match self.room {
+            None => Count::Sum {
+                dims: &[0, 1],
+                each,
+            },
+            Some(room) if self.causal => Count::Kept { room, each },
+            Some(room) => Count::rows(&[2], room.saturating_mul(each)),
+        };
+        self.operand(name, Mode::Read, extent)
     }
 
     /// The sinks, behind all else.
@@ -146,11 +160,16 @@ impl Attend {
         self.heads * (3 * self.head + 2 * self.value_head())
     }
 
-    /// `each` multiply-adds for each pair of a query and a key that it sees.
-    pub(super) fn work(&self, each: u64, sequences: Option<usize>, past: Option<usize>) -> Work {
+    /// `each` multiply-adds for each pair of a query and a key that it sees; numbers of dims.
+    pub(super) fn work(
+        &self,
+        each: u64,
+        [sequences, past]: [Option<usize>; 2],
+        queries: usize,
+    ) -> Work {
         Work::attention(Count::Pairs(Pairs {
             sequences,
-            queries: usize::from(sequences.is_some()),
+            queries,
             past,
             causal: self.causal,
             window: self.window,
@@ -169,7 +188,7 @@ impl Attend {
             dims: vec![Dimension::any("batch"), Dimension::any("seq")],
             coeffs: 0,
             scratch: vec![Count::fixed(self.forward_scratch())],
-            work: self.work(self.forward_products(), Some(0), None),
+            work: self.work(self.forward_products(), [Some(0), None], 1),
         }
     }
 
@@ -196,6 +215,9 @@ impl Attend {
             return Err(format!("values of {} columns", self.value_head()));
         }
         self.scores.validate()?;
+        if let Some(room) = self.room {
+            validate::length("rows that are kept", room)?;
+        }
         match self.window {
             Some(0) => return Err("its window is empty".into()),
             Some(_) if !self.causal => return Err("its window looks ahead".into()),
@@ -208,8 +230,19 @@ impl Attend {
         }
     }
 
+    /// Of the kernels of whole sequences.
+    pub(super) fn keeps_nothing(&self) -> Result<(), String> {
+        match self.room {
+            None => Ok(()),
+            Some(_) => Err("it keeps keys of whole sequences".into()),
+        }
+    }
+
     pub(super) fn headline(&self) -> String {
         let mut mask = String::from(if self.causal { "causal" } else { "full" });
+        if let Some(n) = self.room {
+            mask += &format!(" of {n} kept");
+        }
         if let Some(w) = self.window {
             mask += &format!(", window {w}");
         }
@@ -235,6 +268,7 @@ impl Attend {
                 head: 3,
                 value: None,
                 causal,
+                room: None,
                 window,
                 scale: 0.6,
                 scores: Scores::default(),
@@ -273,7 +307,8 @@ impl Kind for AttendKind {
     }
 
     fn validate(a: &Attend) -> Result<(), String> {
-        a.validate()
+        a.validate()?;
+        a.keeps_nothing()
     }
 
     fn signature(a: &Attend) -> Signature {
@@ -323,6 +358,8 @@ pub(super) struct Head<'a, M> {
     kernel: &'a Attend,
     pub(super) memory: &'a mut M,
     seq: u64,
+    /// Rows of keys that a sequence has.
+    keys: u64,
     batch: u64,
     pub(super) number: u64,
 }
@@ -337,7 +374,7 @@ impl<M> Head<'_, M> {
     fn first(&self, operand: u32, row: u64) -> u64 {
         let row = match Attend::is_of_keys(operand.into()) {
             true => {
-                let rows = (self.batch * self.seq + row) * self.kernel.kv_heads;
+                let rows = (self.batch * self.keys + row) * self.kernel.kv_heads;
                 rows + self.number / self.kernel.group()
             }
             false => self.statistic(row),
@@ -359,7 +396,19 @@ impl<M> Head<'_, M> {
     where
         M: Memory<T>,
     {
-        (0..self.seq).map(|r| self.row(operand, r)).collect()
+        let rows = match Attend::is_of_keys(operand.into()) {
+            true => self.keys,
+            false => self.seq,
+        };
+        (0..rows).map(|r| self.row(operand, r)).collect()
+    }
+
+    /// The first so many rows of keys or values.
+    pub(super) fn kept<T: Real>(&self, operand: u32, rows: u64) -> Vec<Vec<T>>
+    where
+        M: Memory<T>,
+    {
+        (0..rows).map(|r| self.row(operand, r)).collect()
     }
 
     pub(super) fn write<T: Real>(&mut self, operand: u32, row: u64, values: &[T])
@@ -386,25 +435,26 @@ impl<M> Head<'_, M> {
         let end = if self.kernel.causal {
             row + 1
         } else {
-            self.seq
+            self.keys
         };
         self.kernel.first_key(row) as usize..end as usize
     }
 }
 
-/// Calls `f` for each head of a launch with tiles `0..batch · heads`.
+/// Calls `f` for each head of a launch on so many sequences, of so many queries and keys each.
 pub(super) fn each_head<M>(
     kernel: &Attend,
     memory: &mut M,
-    dims: [u64; 2],
+    (batch, seq, keys): (u64, u64, u64),
     mut f: impl FnMut(Head<M>),
 ) {
-    for batch in 0..dims[0] {
+    for batch in 0..batch {
         for number in 0..kernel.heads {
             f(Head {
                 kernel,
                 memory,
-                seq: dims[1],
+                seq,
+                keys,
                 batch,
                 number,
             });
@@ -535,7 +585,8 @@ impl<'a, T: Real> Query<'a, T> {
 /// Runs a whole launch of the forward kernel. `dims` are `[batch, seq]`.
 pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
     let mut query = Query::<T>::new(kernel);
-    each_head(kernel, memory, dims, |mut head| {
+    let [batch, seq] = dims;
+    each_head(kernel, memory, (batch, seq, seq), |mut head| {
         let (q, k, v) = (head.rows::<T>(Q), head.rows::<T>(K), head.rows::<T>(V));
         let of = (head.number, head.sink::<T>(SINKS));
         for i in 0..head.seq {

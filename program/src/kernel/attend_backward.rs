@@ -28,7 +28,7 @@ impl Kind for AttendBackwardKind {
     fn validate(a: &Attend) -> Result<(), String> {
         match a.scores.sinks {
             true => Err("gradients of attention know no sinks".into()),
-            false => a.validate(),
+            false => a.validate().and_then(|()| a.keeps_nothing()),
         }
     }
 
@@ -55,7 +55,7 @@ impl Kind for AttendBackwardKind {
         };
         Signature {
             scratch: vec![Count::fixed(fixed), of_sequence],
-            work: a.work(a.backward_products(), Some(0), None),
+            work: a.work(a.backward_products(), [Some(0), None], 1),
             ..a.signature(operands, 4)
         }
     }
@@ -87,7 +87,8 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
     let mut exp = Apply::new(UnaryOp::Exp);
     let mut shaping = Shaping::new(kernel);
     let scale = T::of(kernel.scale);
-    each_head(kernel, memory, dims, |mut head| {
+    let [batch, seq] = dims;
+    each_head(kernel, memory, (batch, seq, seq), |mut head| {
         let [q, k, v, o, d_o] = [Q, K, V, O, D_O].map(|operand| head.rows::<T>(operand));
         let zero = |columns: u64| vec![vec![T::ZERO; columns as usize]; q.len()];
         let (mut d_k, mut d_v) = match head.number % kernel.group() {

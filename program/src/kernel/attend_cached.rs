@@ -1,7 +1,7 @@
 //! Attention to the KV cache ([`Attend`]): signature and meaning.
 
 use super::attend::{Attend, K, O, Q, Query, V, each_head};
-use super::signature::{Dimension, Mode, Signature};
+use super::signature::{Count, Dimension, Mode, Signature, Work};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
 use crate::eval::Memory;
@@ -21,29 +21,46 @@ impl Kind for AttendCachedKind {
     }
 
     fn validate(a: &Attend) -> Result<(), String> {
-        match a.causal {
-            true => a.validate(),
-            false => Err("attention to kept keys is not causal".into()),
+        a.validate()?;
+        match (a.causal, a.room) {
+            (false, None) => Err("attention to the kept keys of one sequence is causal".into()),
+            (false, Some(_)) if a.scores.alibi => Err("its queries have no places".into()),
+            _ => Ok(()),
         }
     }
 
     fn signature(a: &Attend) -> Signature {
+        let rows: &[usize] = match a.room {
+            None => &[0],
+            Some(_) => &[2, 0],
+        };
         let operands = vec![
-            a.rows(0, Mode::Read, &[0]),
-            a.kept("k", 1, &[0, 1]),
-            a.kept("v", 2, &[0, 1]),
-            a.rows(3, Mode::Write, &[0]),
+            a.rows(0, Mode::Read, rows),
+            a.kept("k", 1),
+            a.kept("v", 2),
+            a.rows(3, Mode::Write, rows),
         ];
         let operands = operands.into_iter().chain(a.sinks()).collect();
+        let mut dims = vec![Dimension::any("seq"), Dimension::any("past")];
+        dims.extend(a.room.map(|_| Dimension::any("sequences")));
+        let work = match (a.causal, a.room) {
+            (true, None) => a.work(a.forward_products(), [None, Some(1)], 0),
+            (true, Some(_)) => a.work(a.forward_products(), [Some(2), Some(1)], 0),
+            (false, room) => {
+                let each = a.forward_products().saturating_mul(room.unwrap_or(0));
+                Work::attention(Count::rows(&[2, 0], each))
+            }
+        };
         Signature {
-            dims: vec![Dimension::any("seq"), Dimension::any("past")],
-            work: a.work(a.forward_products(), None, Some(1)),
+            dims,
+            work,
             ..a.signature(operands, 3)
         }
     }
 
     fn tiles(a: &Attend, dims: &[u64]) -> u64 {
-        a.heads * dims[0].div_ceil(Attend::QUERIES)
+        let sequences = a.room.map_or(1, |_| dims[2]);
+        sequences * a.heads * dims[0].div_ceil(Attend::QUERIES)
     }
 
     fn headline(a: &Attend) -> String {
@@ -51,21 +68,42 @@ impl Kind for AttendCachedKind {
     }
 
     fn run<T: Real>(a: &Attend, m: &mut (impl Memory<T> + Indices), at: Launch) {
-        eval_attend_cached::<T>(a, m, [at.dims[0], at.dims[1]]);
+        eval_attend_cached::<T>(a, m, at.dims);
     }
 
     fn samples() -> Vec<Sample<Attend>> {
-        Attend::samples_at(&[3, 4], true)
+        let mut all = Attend::samples_at(&[3, 4], true);
+        for Sample { spec, .. } in Attend::samples_at(&[3, 4], true) {
+            let room = Some(8);
+            let full = Attend {
+                room,
+                causal: false,
+                window: None,
+                ..spec.clone()
+            };
+            all.push(Sample::new(Attend { room, ..spec }, &[3, 4, 2], &[]));
+            if !full.scores.alibi {
+                all.push(Sample::new(full, &[3, 4, 2], &[]));
+            }
+        }
+        all
     }
 }
 
-/// Runs a whole launch of the cached kernel. `dims` are `[seq, past]`.
-pub fn eval_attend_cached<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
-    let [seq, past] = dims;
+/// Runs a whole launch of the cached kernel. `dims` are `[seq, past]`, or `[seq, past, sequences]` where each has room of its own.
+pub fn eval_attend_cached<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: &[u64]) {
+    let (seq, past) = (dims[0], dims[1]);
+    let (sequences, keys) = match kernel.room {
+        None => (1, past + seq),
+        Some(room) => (dims[2], room),
+    };
+    let seen = match kernel.causal {
+        true => past + seq,
+        false => keys,
+    };
     let mut query = Query::<T>::new(kernel);
-    // One sequence of all rows: queries are read and written by their own numbers, keys and values by their positions.
-    each_head(kernel, memory, [1, past + seq], |mut head| {
-        let (k, v) = (head.rows::<T>(K), head.rows::<T>(V));
+    each_head(kernel, memory, (sequences, seq, keys), |mut head| {
+        let (k, v) = (head.kept::<T>(K, seen), head.kept::<T>(V, seen));
         let of = (head.number, head.sink::<T>(SINKS));
         for i in 0..seq {
             let (q, position) = (head.row::<T>(Q, i), past + i);

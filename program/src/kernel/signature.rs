@@ -121,6 +121,11 @@ pub enum Count {
         cols: Cols,
     },
     Pairs(Pairs),
+    /// `each` times the rows of keys that are kept of several sequences, `room` of each; dims `[seq, past, sequences]`.
+    Kept {
+        room: u64,
+        each: u64,
+    },
 }
 
 /// Columns that a body is evaluated for.
@@ -180,6 +185,11 @@ impl Count {
                 .checked_mul(order.depth(dims[k])?),
             Count::Walk { access, cols } => walk(access, cols, dims),
             Count::Pairs(pairs) => pairs.at(dims),
+            Count::Kept { room, each } => {
+                let last = dims[1].checked_add(dims[0])?.max(room);
+                let earlier = dims[2].saturating_sub(1).checked_mul(room)?;
+                earlier.checked_add(last)?.checked_mul(each)
+            }
         }
     }
 }

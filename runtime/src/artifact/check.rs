@@ -11,7 +11,7 @@ use odec_program::kernel::{Mode, Signature};
 use odec_program::manifest::Manifest;
 use odec_program::names::LOGITS;
 use odec_program::{
-    Bindings, Coeff, DType, Dim, Entry, Instr, Operand, Piece, Program, Size, Slot, noise,
+    Bindings, Coeff, DType, Dim, Entry, Instr, Kept, Operand, Piece, Program, Size, Slot, noise,
 };
 use std::collections::BTreeSet;
 
@@ -172,6 +172,7 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
         return invalid(format!("entry {name}"), what);
     }
     pieces(e, max).or_else(|what| invalid(format!("entry {name}"), what))?;
+    kept(e, m.program.cache_bytes).or_else(|what| invalid(format!("entry {name}"), what))?;
     let late = Bindings { seq: 1, ..max }.after(max.seq - 1);
     for at in [max, late] {
         for (i, piece) in e.launches(at) {
@@ -185,6 +186,24 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
         }
     }
     Ok(())
+}
+
+/// What is kept of sequences lies inside the cache, and is of whole words.
+fn kept(e: &Entry, bytes: u64) -> Result<(), String> {
+    let wrong = |k: &&Kept| {
+        let each = k.rows.checked_mul(k.row);
+        let all = each.and_then(|n| n.checked_mul(e.maxima.batch));
+        let end = all.and_then(|n| n.checked_add(k.offset));
+        let whole = k.offset.is_multiple_of(WORD) && k.row.is_multiple_of(WORD);
+        !whole || end.is_none_or(|end| end > bytes)
+    };
+    match e.kept.iter().find(wrong) {
+        None => Ok(()),
+        Some(k) => Err(format!(
+            "{} rows of {} bytes are kept of each sequence at {} of {bytes} bytes",
+            k.rows, k.row, k.offset
+        )),
+    }
 }
 
 /// Stretches in pieces lie inside the entry, in order and apart, and there are not so many pieces that checking takes long.

@@ -285,6 +285,7 @@ mod tests {
                 kv_heads: heads,
                 head,
                 causal,
+                room: None,
                 window: None,
                 scale: 0.6,
                 value: None,

@@ -25,6 +25,7 @@ pub use crate::executor::run_error::{RunError, find};
 use io_buffers::{IoBuffers, Ticket};
 use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, EntryId, Operand, Piece, Slot};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -310,6 +311,50 @@ impl Executor {
     pub fn has_input(&self, entry: EntryId, name: &str) -> bool {
         let entry = self.manifest().program.entries.get(&entry);
         entry.is_some_and(|e| e.inputs.iter().any(|io| io.name == name))
+    }
+
+    /// Lets sequences of entry `extend` go on from others: what is kept of the first `tokens` tokens of sequence n becomes that of sequence
+    /// `parents[n]`.
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Panics
+    /// When there is no such sequence.
+    pub fn go_on(&mut self, parents: &[usize], tokens: u64) -> Result<(), RunError> {
+        let entry = self.manifest().program.entries.get(&EntryId::Extend);
+        let kept = entry.map_or(vec![], |e| e.kept.clone());
+        let moved = |n: &usize| parents[*n] != *n;
+        let moved: Vec<usize> = (0..parents.len()).filter(moved).collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let words: Words = self.cache.words();
+        let in_step = self.device.in_step();
+        for k in kept {
+            let rows = match k.grows {
+                true => tokens.min(k.rows),
+                false => k.rows,
+            };
+            let [first, whole, used] =
+                [k.offset, k.rows * k.row, rows * k.row].map(|bytes| (bytes / WORD) as usize);
+            let part = |n: usize| &words[first + n * whole..][..used];
+            if !in_step {
+                parents
+                    .iter()
+                    .for_each(|n| self.device.copy_out(part(*n), part(*n)));
+                let mark = self.device.mark();
+                self.device.wait(mark).map_err(RunError::Device)?;
+            }
+            let read = |n: &usize| part(parents[*n]).iter().map(Cell::get).collect();
+            let texts: Vec<Vec<u32>> = moved.iter().map(read).collect();
+            for (n, text) in moved.iter().zip(&texts) {
+                let to = part(*n);
+                to.iter().zip(text).for_each(|(to, x)| to.set(*x));
+                self.device.copy_in(to, to);
+            }
+        }
+        Ok(())
     }
 
     /// Runs an entry, which may be given by name, and returns its outputs. `named` are the scalars its instructions ask for by name;

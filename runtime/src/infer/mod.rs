@@ -1,5 +1,6 @@
 //! What is done with a model that is not trained: judged, asked for text, run on given numbers.
 
+pub mod bleu;
 pub mod confusion;
 pub mod evaluate;
 pub mod exec;

@@ -1,8 +1,9 @@
 //! Translations: the second text of a pair, searched for token by token.
 //!
 //! Takes texts; gives for each the likeliest text that a beam finds (Wu et al. 2016, arXiv:1609.08144, section 7). What the model says of the
-//! next token is asked for in one place (`Next`), here by running entry `forward` on all tokens so far: nothing is kept from one token to the
-//! next, so a text of n tokens takes n runs. Rows of a run are those of several texts.
+//! next token is asked for in one place (`Next`). Entry `encode` reads the source once, and entry `extend` a token of each text of the beam
+//! (`Kept`); what is kept of earlier tokens moves with the texts that go on. A program without them, or with too few rows, runs entry `forward` on
+//! all tokens so far, of several sources together (`Whole`): the same numbers, bit for bit.
 
 use crate::data::tokenizer::{Tokenizer, TokenizerError};
 use crate::executor::{Executor, RunError, Value};
@@ -146,19 +147,22 @@ pub fn translate(
         let tokens = tokens.iter().map(|t| *t as i32);
         sources.push(tokens.chain([form.end as i32]).collect::<Vec<i32>>());
     }
-    let mut model = Whole {
-        planned: planned(x),
-        form,
-        x,
-    };
+    let keeps = s.beam <= rows(x, EntryId::Extend);
     // Texts of similar length, as many as a run has room for.
-    let together = (model.planned / s.beam).max(1);
+    let (mut model, together): (Box<dyn Next + '_>, usize) = match keeps {
+        true => (Box::new(Kept::new(x, form)?), 1),
+        false => {
+            let planned = rows(x, EntryId::Forward).max(1);
+            let together = (planned / s.beam).max(1);
+            (Box::new(Whole { planned, form, x }), together)
+        }
+    };
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|n| (sources[*n].len(), *n));
     let mut found: Vec<Option<Translation>> = vec![None; texts.len()];
     for (done, group) in order.chunks(together).enumerate() {
         let these: Vec<&[i32]> = group.iter().map(|n| &sources[*n][..]).collect();
-        for (n, best) in group.iter().zip(search(&mut model, &these, &rules)?) {
+        for (n, best) in group.iter().zip(search(&mut *model, &these, &rules)?) {
             found[*n] = Some(Translation {
                 text: text(tokenizer, &best.tokens)?,
                 log_probability: best.log_p,
@@ -180,10 +184,10 @@ fn text(tokenizer: &Tokenizer, tokens: &[i32]) -> Result<String, TokenizerError>
     Ok(text)
 }
 
-/// Rows that entry `forward` was planned for.
-fn planned(x: &Executor) -> usize {
-    let entry = x.manifest().program.entries.get(&EntryId::Forward);
-    entry.map_or(1, |e| e.maxima.batch).max(1) as usize
+/// Rows that an entry was planned for; none, where there is none.
+fn rows(x: &Executor, entry: EntryId) -> usize {
+    let entry = x.manifest().program.entries.get(&entry);
+    entry.map_or(0, |e| e.maxima.batch) as usize
 }
 
 /// What the next token of texts may be.
@@ -226,6 +230,91 @@ impl Next for Whole<'_> {
                 let first = (n * columns + of_target.len()) * vocab;
                 logits.push(out.part(first..first + vocab).iter().collect());
             }
+        }
+        Ok(logits)
+    }
+}
+
+/// Entries `encode` and `extend`, on the texts of one source.
+struct Kept<'x> {
+    x: &'x mut Executor,
+    form: Pairs,
+    /// What was read last: a source, and texts of which all tokens are kept.
+    source: Vec<i32>,
+    texts: Vec<Vec<i32>>,
+}
+
+impl Kept<'_> {
+    /// With the parameters as they are now.
+    fn new(x: &mut Executor, form: Pairs) -> Result<Kept<'_>, RunError> {
+        x.run(EntryId::Prepare, Bindings::new(1, 1), &[], &[])?;
+        Ok(Kept {
+            x,
+            form,
+            source: Vec::new(),
+            texts: Vec::new(),
+        })
+    }
+
+    /// Of each text the one that it goes on from, where all but its last token were read.
+    fn parents(&self, rows: &[(&[i32], &[i32])]) -> Option<Vec<usize>> {
+        let parent = |(source, text): &(&[i32], &[i32])| {
+            let (_, before) = text.split_last()?;
+            let known = self.source == *source;
+            self.texts.iter().position(|t| known && t == before)
+        };
+        rows.iter().map(parent).collect()
+    }
+
+    /// Reads a source.
+    fn encode(&mut self, source: &[i32]) -> Result<(), RunError> {
+        let context = window(self.x);
+        let mut tokens = source.to_vec();
+        tokens.resize(context as usize, self.form.padding as i32);
+        let at = Bindings::new(1, context);
+        let given = [(names::SOURCE, Value::I32(&tokens))];
+        self.x.run(EntryId::Encode, at, &given, &[])?;
+        self.source = source.to_vec();
+        Ok(())
+    }
+
+    /// Reads the token of each text at a place, the first of which is the beginning's; gives logits.
+    fn extend(&mut self, texts: &[&[i32]], place: usize) -> Result<Vec<Vec<f64>>, RunError> {
+        let vocab = self.x.manifest().model.vocab as usize;
+        let begin = self.form.begin as i32;
+        let token = |text: &&[i32]| place.checked_sub(1).map_or(begin, |n| text[n]);
+        let tokens: Vec<i32> = texts.iter().map(token).collect();
+        let at = Bindings::new(texts.len() as u64, 1).after(place as u64);
+        let given = [(names::TOKENS, Value::I32(&tokens))];
+        let out = self.x.run(EntryId::Extend, at, &given, &[])?;
+        let out = out.reals(names::LOGITS)?;
+        let of = |n: usize| out.part(n * vocab..(n + 1) * vocab).iter().collect();
+        Ok((0..texts.len()).map(of).collect())
+    }
+}
+
+impl Next for Kept<'_> {
+    fn next(&mut self, rows: &[(&[i32], &[i32])]) -> Result<Vec<Vec<f64>>, RunError> {
+        let mut logits = Vec::new();
+        for rows in rows.chunk_by(|a, b| a.0 == b.0 && a.1.len() == b.1.len()) {
+            let ((source, first), texts) = (rows[0], rows.iter().map(|(_, text)| *text));
+            let texts: Vec<&[i32]> = texts.collect();
+            let begin = match self.parents(rows) {
+                Some(parents) => {
+                    self.x.go_on(&parents, first.len() as u64)?;
+                    first.len()
+                }
+                None => {
+                    self.encode(source)?;
+                    0
+                }
+            };
+            let mut last = Vec::new();
+            for place in begin..=first.len() {
+                last = self.extend(&texts, place)?;
+            }
+            self.texts = texts.into_iter().map(<[i32]>::to_vec).collect();
+            logits.extend(last);
         }
         Ok(logits)
     }

@@ -486,6 +486,7 @@ pub fn manifest() -> Manifest {
         arena_bytes,
         scratch_bytes: 1 << 20,
         pieces: vec![],
+        kept: vec![],
         instrs,
     };
     let forward = entry(&[&tokens], &[logits], forward_instrs);

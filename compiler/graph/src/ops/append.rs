@@ -8,19 +8,26 @@ use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 
-/// `cache[B, P, C]`, `x[B, S, C] → [B, P, C]`: rows `past .. past + S` are those of x, the others stay.
+/// `cache[B, P, C]`, `x[B, S, C] → [B, P, C]`: rows `past .. past + S` are those of x, the others stay. The cache may be `[1, P, C]`, where B is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Append;
+pub struct Append {
+    /// There may be several sequences, of a token each: S is 1. Else there is one.
+    pub each: bool,
+}
 
 impl Op for Append {
     const NAME: &'static str = "append";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![]
+        self.each
+            .then(|| ("each", "true".to_string()))
+            .into_iter()
+            .collect()
     }
 
-    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Append)
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let each = given.optional("each")?.unwrap_or(false);
+        Ok(Append { each })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -30,8 +37,12 @@ impl Op for Append {
         }
         let state = matches!(x.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]);
         match cache.shape[..] {
-            [Dim::Batch, Dim::Fixed(_), Dim::Fixed(c)] if state && c == x.cols() => {
-                Ok(vec![cache.clone()])
+            [sequences, Dim::Fixed(_), Dim::Fixed(c)] if state && c == x.cols() => {
+                match sequences {
+                    Dim::Batch => Ok(vec![cache.clone()]),
+                    Dim::Fixed(1) if !self.each => Ok(vec![cache.clone()]),
+                    _ => fail(Self::NAME, format!("{x} are several, and {cache} is one")),
+                }
             }
             _ => fail(Self::NAME, format!("{x} has no place in {cache}")),
         }
@@ -45,6 +56,13 @@ impl Op for Append {
                 "{} tokens after {past} in a cache of {positions}",
                 x.shape[1]
             );
+            return Err(EvalError {
+                op: Self::NAME,
+                what,
+            });
+        }
+        if self.each && x.shape[1] != 1 {
+            let what = format!("{} tokens of each sequence, not one", x.shape[1]);
             return Err(EvalError {
                 op: Self::NAME,
                 what,
@@ -68,11 +86,17 @@ impl Op for Append {
     }
 
     fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::Append
+        Kind::Append { each: self.each }
     }
 
     fn samples() -> Vec<Sample> {
         let cache = TensorType::real([Dim::Batch, Dim::Fixed(6), Dim::Fixed(5)]);
-        vec![Sample::new(Append, "after two", vec![cache, TensorType::state(5)]).after(2)]
+        let ins = vec![cache, TensorType::state(5)];
+        let one = Append { each: false };
+        let several = Append { each: true };
+        vec![
+            Sample::new(one, "after two", ins.clone()).after(2),
+            Sample::new(several, "of three", ins).bindings(3, 1).after(4),
+        ]
     }
 }

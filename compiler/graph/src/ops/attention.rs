@@ -52,6 +52,7 @@ impl Attention {
             head,
             value: (value != head).then_some(value),
             causal: self.causal,
+            room: None,
             window: self.window,
             scale: 1.0 / (head as f64).sqrt(),
             scores: Scores {
@@ -205,12 +206,16 @@ impl Attention {
 }
 
 /// One (batch, head) of [B, S, heads · head] tensors: where each position's columns lie.
-pub(super) fn heads(q: &Tensor, heads: u64) -> impl Iterator<Item = Head> {
+pub(super) fn heads(q: &Tensor, heads: u64) -> impl Iterator<Item = Head> + Clone {
     shared(q, heads, heads)
 }
 
 /// The same in tensors of keys or values, of which there are `kv_heads`: one for each of `heads`.
-pub(super) fn shared(k: &Tensor, heads: u64, kv_heads: u64) -> impl Iterator<Item = Head> {
+pub(super) fn shared(
+    k: &Tensor,
+    heads: u64,
+    kv_heads: u64,
+) -> impl Iterator<Item = Head> + Clone {
     let (batch, seq, cols) = (k.shape[0] as usize, k.shape[1] as usize, k.cols());
     let (heads, count) = (heads as usize, kv_heads as usize);
     (0..batch * heads).map(move |n| Head {

@@ -8,13 +8,15 @@ use crate::text::{ParseError, attrs::Attrs, word};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 
-/// `[B, positions, width]`; rows from the tokens so far on hold nothing yet.
+/// `[B, positions, width]`; rows from the tokens so far on hold nothing yet. What all sequences of a run read is `[1, positions, width]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cache {
     /// `step.3.eval.1.att.k`; unique in a graph.
     pub path: String,
     pub positions: u64,
     pub width: u64,
+    /// Whether there is one for all sequences.
+    pub one: bool,
     /// Real, or bf16.
     pub elem: Elem,
 }
@@ -28,13 +30,17 @@ impl Op for Cache {
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let ty = given.result()?;
-        let [Dim::Batch, Dim::Fixed(positions), Dim::Fixed(width)] = ty.shape[..] else {
+        let [sequences, Dim::Fixed(positions), Dim::Fixed(width)] = ty.shape[..] else {
             return given.refuse("", format!("a cache is [B, positions, width], not {ty}"));
         };
+        if !matches!(sequences, Dim::Batch | Dim::Fixed(1)) {
+            return given.refuse("", format!("a cache is of all sequences, or one, not {ty}"));
+        }
         Ok(Cache {
             path: given.need("path")?,
             positions,
             width,
+            one: sequences != Dim::Batch,
             elem: ty.elem,
         })
     }
@@ -44,8 +50,12 @@ impl Op for Cache {
         if self.path.is_empty() {
             return fail(Self::NAME, "has no path");
         }
+        let sequences = match self.one {
+            true => Dim::Fixed(1),
+            false => Dim::Batch,
+        };
         let shape = [
-            Dim::Batch,
+            sequences,
             Dim::Fixed(self.positions),
             Dim::Fixed(self.width),
         ];

@@ -9,12 +9,16 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
+use odec_program::kernel::Attend;
 
 /// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
-/// gives for the last S of `past + S` tokens. A fourth operand are sinks.
+/// gives for the last S of `past + S` tokens. A fourth operand are sinks. Attention that is not causal is to all P rows, and k and v may be `[1, P, ..]`:
+/// all sequences read the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
     pub attention: Attention,
+    /// There may be several sequences; else there is one, and attention is causal.
+    pub each: bool,
 }
 
 impl Op for CachedAttention {
@@ -22,20 +26,30 @@ impl Op for CachedAttention {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         let mut attrs = self.attention.attrs();
-        attrs.retain(|(name, _)| *name != "causal");
+        attrs.retain(|(name, value)| *name != "causal" || value == "false");
+        attrs.extend(self.each.then(|| ("each", "true".to_string())));
         attrs
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        let attention = Attention::new(given.need("heads")?, true).with_more(given)?;
-        Ok(CachedAttention { attention })
+        let heads = given.need("heads")?;
+        let causal = given.optional("causal")?.unwrap_or(true);
+        let each = given.optional("each")?.unwrap_or(false);
+        let attention = Attention::new(heads, causal).with_more(given)?;
+        Ok(CachedAttention { attention, each })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [q, k, v] = self.attention.operands(Self::NAME, ins)?;
         let o = self.attention.check(Self::NAME, [q, k, v])?;
+        let (causal, each) = (self.attention.causal, self.each);
         match k.shape[..] {
-            [Dim::Batch, Dim::Fixed(_), Dim::Fixed(_)] if self.attention.causal => Ok(vec![o]),
+            [Dim::Batch, Dim::Fixed(_), Dim::Fixed(_)] if causal => Ok(vec![o]),
+            [Dim::Fixed(1), Dim::Fixed(_), Dim::Fixed(_)]
+                if each && !causal && !self.attention.alibi =>
+            {
+                Ok(vec![o])
+            }
             _ => fail(Self::NAME, format!("{k} and {v} are no caches for {q}")),
         }
     }
@@ -43,7 +57,8 @@ impl Op for CachedAttention {
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (q, k, v) = (ins[0], ins[1], ins[2]);
         let (seq, past) = (q.shape[1] as usize, cx.bindings.past as usize);
-        if past + seq > k.shape[1] as usize {
+        let causal = self.attention.causal;
+        if causal && past + seq > k.shape[1] as usize {
             let what = format!("{seq} tokens after {past} in a cache of {}", k.shape[1]);
             return Err(EvalError {
                 op: Self::NAME,
@@ -53,14 +68,19 @@ impl Op for CachedAttention {
         let attention = self.attention;
         let columns = v.cols() as u64 / attention.kv_heads * attention.heads;
         let mut o = Tensor::zeros(vec![q.shape[0], q.shape[1], columns]);
-        let kept = shared(k, attention.heads, attention.kv_heads);
+        // Those of one sequence serve all.
+        let kept = shared(k, attention.heads, attention.kv_heads).cycle();
+        let all = match causal {
+            true => past + seq,
+            false => k.shape[1] as usize,
+        };
         for (h, kept) in heads(q, attention.heads).zip(kept) {
             let (of_values, of_results) = (kept.of(v), h.of(&o));
             let of = (h.head, ins.get(3).map(|sinks| sinks.data[h.head]));
             let rows = |j| (&k.data[kept.at(j)], &v.data[of_values.at(j)]);
             for i in 0..seq {
                 let (at, query) = (past + i, &q.data[h.at(i)]);
-                let seen = attention.seen(at, past + seq);
+                let seen = attention.seen(at, all);
                 let (row, _) = attention.row(of, at, query, seen, rows);
                 o.data[of_results.at(i)].copy_from_slice(&row);
             }
@@ -73,7 +93,12 @@ impl Op for CachedAttention {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::AttendCached(self.attention.spec(&ins[0], &ins[2], ins.len() > 3))
+        let room = match ins[1].shape.get(1) {
+            Some(Dim::Fixed(rows)) if self.each => Some(*rows),
+            _ => None,
+        };
+        let spec = self.attention.spec(&ins[0], &ins[2], ins.len() > 3);
+        Kind::AttendCached(Attend { room, ..spec })
     }
 
     fn samples() -> Vec<Sample> {
@@ -84,7 +109,31 @@ impl Op for CachedAttention {
                 TensorType::real([Dim::Batch, Dim::Fixed(70), columns])
             });
             let ins = vec![TensorType::state(12), k, v];
-            Sample::new(CachedAttention { attention }, name, ins)
+            let op = CachedAttention {
+                attention,
+                each: false,
+            };
+            Sample::new(op, name, ins)
+        };
+        let each = |attention: Attention, name| {
+            let mut sample = of(attention, 12 / attention.heads, name);
+            if !attention.causal {
+                sample.ins[1].shape[0] = Dim::Fixed(1);
+                sample.ins[2].shape[0] = Dim::Fixed(1);
+            }
+            let op = CachedAttention {
+                attention,
+                each: true,
+            };
+            Sample {
+                op: op.into(),
+                ..sample
+            }
+        };
+        let windowed = Attention {
+            kv_heads: 1,
+            window: Some(5),
+            ..Attention::new(2, true)
         };
         let sample = |heads, kv_heads, window, name| {
             let attention = Attention {
@@ -108,6 +157,9 @@ impl Op for CachedAttention {
             sample(2, 2, Some(5), "window").after(62),
             of(Attention::new(2, true), 9, "wide values").after(65),
             sinks.tolerance(1e-5),
+            each(Attention::new(2, true), "several").bindings(3, 1).after(66),
+            each(windowed, "several, window").bindings(2, 1).after(66),
+            each(Attention::new(3, false), "all of one").bindings(4, 1).after(3),
         ]
     }
 }

@@ -83,6 +83,7 @@ fn tables_and_sources() {
             path,
             positions: 9,
             width: 4,
+            one: elem == Elem::Bf16,
             elem,
         };
         b.push1(cache, &[]).expect("a cache");

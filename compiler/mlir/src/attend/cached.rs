@@ -3,7 +3,8 @@
 //! Takes keys and values of all tokens so far, the new ones included; emits the forward kernel's steps for the new rows
 //! alone, with the same blocks of keys, so that a token gets the same bits however many tokens a run has. Of the key
 //! blocks, those before the first query's position are seen by all queries; in the one or two after them a query sees
-//! the keys up to its own position.
+//! the keys up to its own position. Of several sequences each has room of its own for keys; where queries see all of
+//! them, no block is cut off by a position.
 
 use super::forward::Block;
 use super::*;
@@ -16,7 +17,7 @@ const QUERIES: i64 = Attend::QUERIES as i64;
 /// What the spec asks for and no kernel can do.
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(kernel)?;
-    if !kernel.causal {
+    if !kernel.causal && kernel.room.is_none() {
         return Err("attention to all tokens cannot go on where it stopped".into());
     }
     let [q, k, v, o] = std::array::from_fn(|n| e.operand(n as u64));
@@ -29,8 +30,12 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
         let (number, group) = (e.div(t, groups), e.rem(t, groups));
-        // one sequence: rows of all four operands are numbered from its beginning
-        let [head, of_keys] = Head::pair(e, kernel, seq, number);
+        let rows = match kernel.room {
+            // one sequence: rows of all four operands are numbered from its beginning
+            None => seq,
+            Some(room) => e.int(room as i64),
+        };
+        let [head, of_keys] = Head::pair(e, kernel, [seq, rows], number);
         let first = e.mul_int(group, QUERIES);
         let left = e.sub(seq, first);
         let most = e.int(QUERIES);
@@ -44,6 +49,22 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
             of_values.copy(e, v, key, keys, block.v);
             block.step(e, queries, keys, sight);
         };
+        if !kernel.causal {
+            let (zero, blocks) = (e.int(0), e.div_ceil(rows, BLOCK));
+            e.for_each(zero, blocks, 1, |e, j| {
+                let key = e.mul_int(j, BLOCK);
+                let keys = rows_in_block(e, rows, key);
+                let sight = Sight {
+                    until: Until::All,
+                    from: None,
+                    bias: None,
+                };
+                step(e, key, keys, sight);
+            });
+            block.finish(e);
+            block.write(e, &of_results, o, first, queries);
+            return;
+        }
         let position = e.add(past, first);
         let (next, size) = (e.add_int(position, 1), e.int(BLOCK));
         let whole = e.div(next, size);

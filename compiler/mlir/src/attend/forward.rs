@@ -27,7 +27,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
         let (number, query_block) = (e.div(t, blocks), e.rem(t, blocks));
-        let [head, of_keys] = Head::pair(e, kernel, seq, number);
+        let [head, of_keys] = Head::pair(e, kernel, [seq; 2], number);
         let first = e.mul_int(query_block, BLOCK);
         let queries = rows_in_block(e, seq, first);
         head.transpose(e, q, first, queries, block.qt);

@@ -94,15 +94,20 @@ impl<'a> Head<'a> {
         Head::new(e, kernel, seq, batch, head, kernel.kv_heads)
     }
 
-    /// The query head with number `batch · heads + head`, and its head of keys.
-    fn pair(e: &mut Emitter, kernel: &'a Attend, seq: Val, number: Val) -> [Head<'a>; 2] {
+    /// The query head with number `batch · heads + head`, and its head of keys, in sequences of so many queries and keys.
+    fn pair(
+        e: &mut Emitter,
+        kernel: &'a Attend,
+        [seq, keys]: [Val; 2],
+        number: Val,
+    ) -> [Head<'a>; 2] {
         let heads = e.int(kernel.heads as i64);
         let (batch, head) = (e.div(number, heads), e.rem(number, heads));
         let group = e.int(kernel.group() as i64);
         let of_keys = e.div(head, group);
         [
             Head::of_queries(e, kernel, seq, batch, head),
-            Head::of_keys(e, kernel, seq, batch, of_keys),
+            Head::of_keys(e, kernel, keys, batch, of_keys),
         ]
     }
 

@@ -211,6 +211,7 @@ impl Case {
             kv_heads: self.kv_heads as u64,
             head: self.shape[3] as u64,
             causal: self.causal,
+            room: None,
             window: self.window,
             scale: self.scale,
             value: (self.value != self.shape[3]).then_some(self.value as u64),
@@ -543,13 +544,55 @@ fn kept_keys_under_other_scores() {
         ];
         let dims = [rows as u64, from as u64];
         let mut memory = Operands(operands.to_vec());
-        eval_attend_cached(&spec, &mut memory, dims);
+        eval_attend_cached(&spec, &mut memory, &dims);
         let width = heads * value;
         let wanted = Buffer::Real(whole.real()[from * width..to * width].to_vec());
         assert_same(&memory.0[3], &wanted, "evaluated");
         for compiled in &on {
             let tiles = 0..kernel.tiles(&dims);
             let got = compiled.run(0, &operands, &[], &dims, &[], &[tiles]);
+            assert_same(&got[3], &wanted, "compiled");
+        }
+    }
+}
+
+/// Of several sequences, each with room for its own keys: the bits of the last token of each, and of all tokens where each sees all.
+#[test]
+fn kept_keys_of_several_sequences() {
+    let ([batch, seq, heads, head], value) = ([3, 70, 2, 8], 12);
+    for (causal, from) in [(true, 69), (false, 0)] {
+        let case = Case::of([batch, seq, heads, head], (1, value), causal, None);
+        let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
+            unreachable!()
+        };
+        let spec = Attend {
+            room: Some(seq as u64),
+            ..spec
+        };
+        let whole = case.evaluate::<f32>()[0].clone();
+        let part = |x: &[f32], columns: usize| {
+            let rows = x.chunks(seq * columns);
+            let last = rows.flat_map(|rows| rows[from * columns..].iter().copied());
+            Buffer::Real(last.collect::<Vec<f32>>())
+        };
+        let real = |x: &[f64]| x.iter().map(|x| *x as f32).collect::<Vec<f32>>();
+        let rows = seq - from;
+        let operands = [
+            part(&real(&case.q), heads * head),
+            Buffer::Real(real(&case.k)),
+            Buffer::Real(real(&case.v)),
+            Buffer::nan(batch * rows * heads * value),
+        ];
+        let wanted = part(whole.real(), heads * value);
+        let dims = [rows as u64, from as u64, batch as u64];
+        let mut memory = Operands(operands.to_vec());
+        eval_attend_cached(&spec, &mut memory, &dims);
+        assert_same(&memory.0[3], &wanted, "evaluated");
+        let kernel = KernelSpec::AttendCached(spec);
+        let tiles = 0..kernel.tiles(&dims);
+        for target in targets() {
+            let compiled = Compiled::new(std::slice::from_ref(&kernel), target);
+            let got = compiled.run(0, &operands, &[], &dims, &[], std::slice::from_ref(&tiles));
             assert_same(&got[3], &wanted, "compiled");
         }
     }
@@ -587,6 +630,7 @@ fn an_empty_head_is_refused() {
         kv_heads: 1,
         head: 0,
         causal: true,
+        room: None,
         window: None,
         scale: 1.0,
         value: None,

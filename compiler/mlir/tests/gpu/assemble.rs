@@ -59,6 +59,7 @@ fn wide_heads() -> Vec<Kernel> {
         kv_heads: 2,
         head,
         causal: true,
+        room: None,
         window: Some(100),
         scale: 0.125,
         value: None,

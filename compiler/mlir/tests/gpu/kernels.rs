@@ -613,6 +613,7 @@ fn attend(heads: u64, head: u64, causal: bool) -> Attend {
         kv_heads: heads,
         head,
         causal,
+        room: None,
         window: None,
         scale: 1.0 / (head as f64).sqrt(),
         value: None,

@@ -16,7 +16,7 @@ use odec_graph::{Graph, TensorType};
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{Constant, Memory};
 use odec_program::{
-    Bindings, Coeff, Dim, Entry, EntryId, Instr, Io, Kernel, Operand, ResultId, Slot,
+    Bindings, Coeff, Dim, Entry, EntryId, Instr, Io, Kept, Kernel, Operand, ResultId, Size, Slot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +47,9 @@ pub(super) struct Maker<'a> {
     /// Bytes of [`Slot::Prepared`] and of [`Slot::Cache`] so far.
     pub(super) prepared: u64,
     pub(super) cache: u64,
+    /// Where that is which is kept of the first of two sequences, by its path; and what the graph at hand keeps of others.
+    of_source: BTreeMap<String, u64>,
+    kept: Vec<Kept>,
     pub(super) kernels: Kernels,
     pub(super) memory: Vec<EntryMemory>,
 }
@@ -65,12 +68,14 @@ impl<'a> Maker<'a> {
             policy,
             prepared: 0,
             cache: 0,
+            of_source: BTreeMap::new(),
+            kept: vec![],
             kernels: Kernels::default(),
             memory: vec![],
         }
     }
 
-    /// The entry of a graph; [`EntryId::Decode`] comes with [`EntryId::Prepare`].
+    /// The entry of a graph; [`EntryId::Decode`] and [`EntryId::Extend`] come with [`EntryId::Prepare`].
     pub(super) fn graph_entries(
         &mut self,
         name: EntryId,
@@ -119,17 +124,23 @@ impl<'a> Maker<'a> {
         if name == EntryId::Grad {
             self.zero_the_rest(&graph, &mut code);
         }
-        if name != EntryId::Decode {
+        let goes_on = matches!(name, EntryId::Decode | EntryId::Extend);
+        if !goes_on {
             let unit = self.options.tiling.blocking.kc.into();
             code = row_chunking::cut(code, maxima, self.options.piece, unit);
         }
         let mut made = Vec::new();
-        if name == EntryId::Decode {
+        if goes_on {
             let first = self.hoist_constant(name, &mut code)?;
             let prepare = self.entry(EntryId::Prepare, first, maxima, vec![], vec![])?;
             made.push((EntryId::Prepare, prepare));
         }
-        made.push((name, self.entry(name, code, maxima, inputs, outputs)?));
+        let kept = std::mem::take(&mut self.kept);
+        let mut entry = self.entry(name, code, maxima, inputs, outputs)?;
+        if name == EntryId::Extend {
+            entry.kept = kept;
+        }
+        made.push((name, entry));
         Ok(made)
     }
 
@@ -145,6 +156,11 @@ impl<'a> Maker<'a> {
         let mut outputs = Vec::new();
         let mut homes = Homes::default();
         for (result, v) in graph.outputs() {
+            if matches!(graph.node(v.node).op, OpKind::Append(_)) {
+                // It stays where it is kept.
+                homes.outputs.push(Operand::at(Slot::Cache, 0));
+                continue;
+            }
             let param = match ResultId::of(result) {
                 ResultId::Gradient(path) => self.table.find(path),
                 _ => None,
@@ -174,6 +190,10 @@ impl<'a> Maker<'a> {
                     .iter()
                     .find(|c| c.table == t.table)
                     .map(|c| (Slot::Consts, c.offset)),
+                OpKind::Cache(c) if c.one && self.of_source.contains_key(&c.path) => {
+                    let offset = self.of_source[&c.path];
+                    Some((Slot::Cache, offset))
+                }
                 OpKind::Cache(_) | OpKind::Carry(_) => {
                     let ty = &node.types[0];
                     let bytes = ty
@@ -183,6 +203,19 @@ impl<'a> Maker<'a> {
                     let offset = self.cache;
                     let end = bytes.and_then(|b| reserve(offset, b));
                     self.cache = end.ok_or_else(|| AssembleError::Cache { entry: name.into() })?;
+                    let row = ty.cols() * dtype(ty, real).bytes();
+                    let positions = Size::of(&ty.shape[1..2]).map_or(0, |n| n.factor);
+                    match &node.op {
+                        OpKind::Cache(c) if c.one => {
+                            self.of_source.insert(c.path.clone(), offset);
+                        }
+                        op => self.kept.push(Kept {
+                            offset,
+                            rows: positions,
+                            row,
+                            grows: matches!(op, OpKind::Cache(_)),
+                        }),
+                    }
                     Some((Slot::Cache, offset))
                 }
                 _ => None,
@@ -301,6 +334,7 @@ impl<'a> Maker<'a> {
             scratch_bytes,
             instrs,
             pieces: code.chunks.iter().map(|s| s.pieces).collect(),
+            kept: vec![],
         })
     }
 }

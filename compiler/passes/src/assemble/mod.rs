@@ -70,6 +70,12 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     let graphs: Vec<(EntryId, &Graph, Bindings)> = [
         (EntryId::Forward, Some(model.forward), model.maxima),
         (EntryId::Decode, model.decode, alone),
+        (EntryId::Encode, model.translation.map(|t| &t.encode), alone),
+        (
+            EntryId::Extend,
+            model.translation.map(|t| &t.extend),
+            model.maxima,
+        ),
         (EntryId::Loss, model.loss, model.maxima),
         (EntryId::Grad, model.grad, model.maxima),
     ]

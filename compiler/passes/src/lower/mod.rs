@@ -231,7 +231,8 @@ impl Lowering<'_> {
         };
         match (kind(self.graph, n), &unit.shape) {
             (Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::View, _) => Ok(()),
-            (Kind::Append, _) => {
+            (Kind::Append { each: true }, _) => self.append_each(n),
+            (Kind::Append { each: false }, _) => {
                 let (x, home) = (self.canonical(operands[1]), self.appended(n)?);
                 match self.claimed.get(&x) == Some(&home) {
                     true => Ok(()),
@@ -314,7 +315,12 @@ impl Lowering<'_> {
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;
-                let dims = vec![Size::SEQ, Size::PAST];
+                let dims = match (spec.room, spec.causal) {
+                    (None, _) => vec![Size::SEQ, Size::PAST],
+                    (Some(_), true) => vec![Size::SEQ, Size::PAST, Size::BATCH],
+                    // All queries are those of the one sequence that keys are of.
+                    (Some(_), false) => vec![Size::TOKENS, Size::PAST, Size::ONE],
+                };
                 self.launch(KernelSpec::AttendCached(spec), args, dims, vec![], n);
                 Ok(())
             }

@@ -8,8 +8,8 @@ use crate::facts::kind;
 use crate::launch_list::Placement;
 use odec_graph::Value;
 use odec_graph::op::Kind;
-use odec_program::Operand;
 use odec_program::kernel::KernelSpec;
+use odec_program::{Dim, Operand, Size};
 
 impl Lowering<'_> {
     /// Results computed in place; gives those that must be copied at the end: sources, launch arguments, and values
@@ -17,6 +17,9 @@ impl Lowering<'_> {
     pub(super) fn claim_outputs(&mut self) -> Result<Vec<(Value, Operand)>, LowerError> {
         let mut late = Vec::new();
         for (i, (name, v)) in self.graph.outputs().iter().enumerate() {
+            if matches!(kind(self.graph, v.node), Kind::Append { .. }) {
+                continue;
+            }
             let home = self
                 .homes
                 .outputs
@@ -30,7 +33,7 @@ impl Lowering<'_> {
             }
         }
         for (n, node) in self.graph.nodes() {
-            if let Kind::Append = kind(self.graph, n) {
+            if let Kind::Append { each: false } = kind(self.graph, n) {
                 let home = self.appended(n)?;
                 self.claim(self.canonical(node.operands[1]), home);
             }
@@ -70,6 +73,31 @@ impl Lowering<'_> {
         home.ok_or_else(|| LowerError::NoHome {
             what: format!("source {}", self.name(v)),
         })
+    }
+
+    /// Puts a row of each sequence behind its earlier ones.
+    pub(super) fn append_each(&mut self, n: u32) -> Result<(), LowerError> {
+        let (cache, x) = (
+            self.graph.node(n).operands[0],
+            self.canonical(self.graph.node(n).operands[1]),
+        );
+        let (rows, ty) = (self.graph.ty(cache), self.graph.ty(x));
+        let Some(Dim::Fixed(positions)) = rows.shape.get(1) else {
+            unreachable!("a cache has a number of rows")
+        };
+        let home = self.appended(n)?;
+        let from = self.buffer(x)?;
+        let to = self.code.buffer(
+            "append",
+            dtype(ty, self.real),
+            ty.size(),
+            Placement::Fixed(home),
+        );
+        let (mut spec, _) = body::copy(ty, self.real);
+        spec.stores[0].access.stride = positions * ty.cols();
+        let dims = vec![Size::BATCH, Size::ONE];
+        self.launch(KernelSpec::Rows(spec), vec![from, to], dims, vec![], n);
+        Ok(())
     }
 
     pub(super) fn copy_out(&mut self, v: Value, home: Operand) -> Result<(), LowerError> {

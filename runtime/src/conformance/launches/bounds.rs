@@ -38,10 +38,14 @@ pub fn of(
             )]
         }
         KernelSpec::Attend(a) => {
-            let (o, lse) = forward(a, words, dims[0], dims[1], 0);
+            let (o, lse) = forward(a, words, [dims[0], dims[1], 0], dims[1]);
             vec![(3, o), (4, lse)]
         }
-        KernelSpec::AttendCached(a) => vec![(3, forward(a, words, 1, dims[0], dims[1]).0)],
+        KernelSpec::AttendCached(a) => {
+            let sequences = a.room.map_or(1, |_| dims[2]);
+            let keys = a.room.unwrap_or(dims[0] + dims[1]);
+            vec![(3, forward(a, words, [sequences, dims[0], dims[1]], keys).0)]
+        }
         KernelSpec::AttendBackward(a) => {
             let [q, k, v] = backward(a, words, dims[0], dims[1]);
             vec![(6, q), (7, k), (8, v)]
@@ -214,12 +218,16 @@ fn scores<'a>(
     (scores, 2.0 * (error + more * 2f64.powi(-20)))
 }
 
-/// Results and statistics; queries stand behind `past` keys.
-fn forward(a: &Attend, words: &[Words], batch: u64, seq: u64, past: u64) -> (Wanted, Wanted) {
-    let keys = (past + seq) as usize;
+/// Results and statistics; queries stand behind `past` keys, and each sequence has `keys` rows of these.
+fn forward(
+    a: &Attend,
+    words: &[Words],
+    [batch, seq, past]: [u64; 3],
+    keys: u64,
+) -> (Wanted, Wanted) {
     let q = Rows::of(words[0], a.inputs, batch * seq, a.heads, a);
-    let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, batch * (past + seq), a.kv_heads, a));
-    let heads = a.heads as usize;
+    let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, batch * keys, a.kv_heads, a));
+    let (heads, keys) = (a.heads as usize, keys as usize);
     // They are the last operand.
     let sinks = (a.scores.sinks).then(|| numbers(words[words.len() - 1], a.dtype, heads));
     let row = |n: usize| {

@@ -20,27 +20,38 @@ const LSE: u64 = 4;
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let seq = e.dim(1);
     let zero = e.int(0);
-    attend(e, kernel, (seq, zero), Some(LSE));
+    attend(e, kernel, (seq, zero, seq), Some(LSE));
     Ok(())
 }
 
-/// Dims `[seq, past]`; operands q, k, v, o, and sinks if there are.
+/// Dims `[seq, past]`, and how many sequences where each has room of its own; operands q, k, v, o, and sinks if there are.
 pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
-    if !kernel.causal {
-        return Err("attention to kept keys is causal".into());
-    }
     let (seq, past) = (e.dim(0), e.dim(1));
-    attend(e, kernel, (seq, past), None);
+    let rows = match kernel.room {
+        None if !kernel.causal => return Err("attention to kept keys is causal".into()),
+        None => e.add(past, seq),
+        Some(room) => e.int(room as i64),
+    };
+    attend(e, kernel, (seq, past, rows), None);
     Ok(())
 }
 
-/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys; the statistic, where it is kept, is that operand.
-fn attend(e: &mut Emitter, kernel: &Attend, (seq, past): (Val, Val), statistic: Option<u64>) {
+/// `seq` queries, of which number i stands at `past + i`; each sequence has `rows` rows of keys, of which `past + seq` are there, or all where it is
+/// not causal. The statistic, where it is kept, is that operand.
+fn attend(
+    e: &mut Emitter,
+    kernel: &Attend,
+    (seq, past, rows): (Val, Val, Val),
+    statistic: Option<u64>,
+) {
     let tile = e.block();
     let work = Work::new(e, kernel, INPUTS, Side::Queries, (tile, seq));
-    let total = e.add(past, seq);
+    let total = match kernel.causal {
+        true => e.add(past, seq),
+        false => rows,
+    };
     let q = work.matrix(e, 0, seq);
-    let (k, v) = (work.matrix(e, 1, total), work.matrix(e, 2, total));
+    let (k, v) = (work.matrix(e, 1, rows), work.matrix(e, 2, rows));
     let out = work.matrix(e, 3, seq);
     // How many keys the query of this thread sees, and the last one of the block.
     let row = e.add(work.row, work.lane);

@@ -189,6 +189,7 @@ fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64
         kv_heads,
         head,
         causal,
+        room: None,
         window,
         scale: 1.0 / (head as f64).sqrt(),
         value: None,
