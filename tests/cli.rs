@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, TINY, text};
+use place::{Place, TINY, npy, text};
 use std::path::Path;
 
 #[test]
@@ -867,4 +867,101 @@ fn images_are_judged_and_their_table_is_drawn() {
     // No image is no evaluation.
     let (code, said) = place.bad(&["eval", "few", "--windows", "0"]);
     assert!(code == 2 && said.contains("--windows"), "{said}");
+}
+
+#[cfg(feature = "mlir")]
+/// Which of two lines vectors come near: a model tells, and says how often it is right.
+#[test]
+fn sequences_of_vectors_are_classified() {
+    let place = Place::new();
+    let (count, positions) = (200, 4);
+    // Sequences of class 1 grow from one vector to the next, those of class 0 shrink.
+    let number = |i: usize| {
+        let (sequence, rest) = (i / (positions * 2), i % (positions * 2));
+        let step = (rest / 2) as f32 / 4.0;
+        let noise = (i * 7919 % 101) as f32 / 500.0;
+        if sequence % 2 == 1 {
+            step + noise
+        } else {
+            1.0 - step + noise
+        }
+    };
+    let elements = (0..count * positions * 2).flat_map(|i| number(i).to_le_bytes());
+    let inputs = npy(
+        "<f4",
+        &format!("({count}, {positions}, 2)"),
+        &elements.collect::<Vec<u8>>(),
+    );
+    let classes: Vec<u8> = (0..count).map(|n| (n % 2) as u8).collect();
+    let targets = npy("|u1", &format!("({count},)"), &classes);
+    for (name, bytes) in [("train-x.npy", inputs), ("train-y.npy", targets)] {
+        std::fs::write(place.path().join(name), bytes).expect("written");
+    }
+    place.write(
+        "lines.ode",
+        "field f = rmsnorm |> attention(heads: 1)\nmodel lines {\n  input vectors(width: 2, context: 4)\n  \
+         embed linear(width: 8, bias), positions(learned)\n  evolve euler(f) for 1 step\n  output classes(2)\n  init normal(std: 0.3)\n}\n\
+         train { data vectors(\"train-x.npy\", held_out: 20%);  loss cross_entropy;  optimizer adamw(lr: 2e-2);  batch 16;  steps 60 }\n",
+    );
+    place.good(&["train", "lines.ode", "--out", "run"]);
+    let said = place.good(&["eval", "run", "--svg", "table.svg"]);
+    assert!(
+        said.contains("40 classified sequences of") && said.contains(" % correct"),
+        "{said}"
+    );
+    assert!(
+        place
+            .read("table.svg")
+            .contains("Classes predicted by lines")
+    );
+    let json = place.good(&["eval", "run", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(json["accuracy"].as_f64() > Some(0.95), "{json}");
+}
+
+/// The row before those of the input is none of them.
+#[test]
+fn check_counts_a_class_token_apart() {
+    let place = Place::new();
+    let model = |embed: &str| {
+        format!(
+            "field f = rmsnorm |> attention(heads: 2)\nmodel m {{\n  input patches(image: 8, patch: 2)\n  embed {embed}\n  \
+             evolve euler(f) for 1 step\n  output classes(3, of: mean)\n}}\n\
+             train {{ data images(\"a.npz\", classes: 3);  loss cross_entropy;  optimizer adamw(lr: 1e-3);  batch 4;  steps 2 }}\n"
+        )
+    };
+    place.write("plain.ode", &model("linear(width: 4)"));
+    place.write("token.ode", &model("linear(width: 4), class_token"));
+    let train = |file: &str| {
+        let said = place.good(&["check", file]);
+        let line = said.lines().find(|l| l.contains("steps of"));
+        line.expect("what is trained").trim().to_string()
+    };
+    assert!(train("plain.ode").contains("4 images of 16 patches, f32"));
+    assert!(train("token.ode").contains("4 images of 16 patches and a class token, f32"));
+}
+
+/// What a graph is written as follows from the name of the file.
+#[test]
+fn a_graph_is_written_as_its_file_is_called() {
+    let place = Place::new();
+    for (file, begins) in [
+        ("g.svg", "<svg"),
+        ("g.dot", "digraph"),
+        ("g.txt", "%"),
+        ("g.odeg", "%"),
+    ] {
+        place.good(&["graph", "tiny.ode", "-o", file]);
+        assert!(place.read(file).starts_with(begins), "{file}");
+    }
+    place.good(&["graph", "tiny.ode", "--format", "dot", "-o", "other.txt"]);
+    assert!(place.read("other.txt").starts_with("digraph"));
+    for file in ["g.png", "graph"] {
+        let (code, said) = place.bad(&["graph", "tiny.ode", "-o", file]);
+        assert!(
+            code == 1 && said.contains(".svg, .dot, .txt or .odeg"),
+            "{said}"
+        );
+        assert!(!place.path().join(file).exists());
+    }
 }

@@ -245,7 +245,7 @@ fn parts_that_need_tokens_say_so() {
     let sizes = |input: &dyn Input| Sizes {
         vocab: input.vocab(),
         context: input.context(),
-        width: learned.width(),
+        width: learned.width(input),
     };
     learned.fit(at, &*tokens, &mut sink);
     let of = |table| Embedded {
