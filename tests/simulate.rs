@@ -65,7 +65,7 @@ fn paths_are_printed_written_and_drawn() {
     let (shape, states) = tensor(&place, "paths.safetensors", "states");
     assert_eq!(shape, [21, 12, 3]);
     assert!(states[..36].iter().all(|x| (-2.0..2.0).contains(x)));
-    let (shape, _) = tensor(&place, "paths.safetensors", "att.q.weight");
+    let (shape, _) = tensor(&place, "paths.safetensors", "att.linear.1.weight");
     assert_eq!(shape, [3, 3]);
     let picture = place.read("pictures/few.paths.svg");
     assert_eq!(picture.matches("<path class=\"line\"").count(), 12);
@@ -200,7 +200,7 @@ fn what_does_not_fit_is_said() {
     place.write("narrow.ode", &narrow);
     let (code, said) = place.bad(&["simulate", "narrow.ode", "--parameters", "a.safetensors"]);
     assert!(
-        code == 1 && said.contains("wrong shape: att.q.weight is [3, 3] and must be [2, 2]"),
+        code == 1 && said.contains("wrong shape: att.linear.1.weight is [3, 3] and must be [2, 2]"),
         "{said}"
     );
     let (code, said) = place.bad(&["simulate", "tiny.ode"]);
