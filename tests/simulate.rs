@@ -150,6 +150,58 @@ fn points_and_parameters_are_read_from_files() {
     }
 }
 
+/// Points that attention pulls along the sphere stay on it, and gather (Geshkovski et al. 2023, "A mathematical perspective on Transformers").
+#[test]
+fn points_on_a_sphere_stay_there() {
+    let place = Place::new();
+    place.write(
+        "sphere.ode",
+        "field slide {
+  y = attend(id, id, id, heads: 1, scale: 4)
+  return y - sum(y*id)*id
+}
+
+model sphere {
+  input  vectors(width: 3, context: 40)
+  embed  id
+  evolve rk4(slide) for 200 steps { h = 1/10;  weights shared }
+  output state
+}
+",
+    );
+    let given = [
+        "simulate",
+        "sphere.ode",
+        "--start",
+        "sphere",
+        "--json",
+        "--svg",
+        ".",
+        "-o",
+        "s.safetensors",
+    ];
+    let said: serde_json::Value = serde_json::from_str(&place.good(&given)).expect("JSON");
+    for point in tensor(&place, "s.safetensors", "states").1.chunks(3) {
+        let length = point.iter().map(|x| x * x).sum::<f64>().sqrt();
+        assert!((length - 1.0).abs() < 1e-5, "{length}");
+    }
+    let counts: Vec<u64> = said["clusters"]
+        .as_array()
+        .expect("counts")
+        .iter()
+        .filter_map(|n| n.as_u64())
+        .collect();
+    assert!(counts[0] > 30 && counts[200] <= 3, "{counts:?}");
+    // The sphere is drawn around them.
+    assert_eq!(
+        place
+            .read("sphere.paths.svg")
+            .matches("<path class=\"grid\"")
+            .count(),
+        1
+    );
+}
+
 #[test]
 fn what_does_not_fit_is_said() {
     let place = place();

@@ -23,6 +23,20 @@ fn seen(point: &[f64]) -> (f64, f64) {
     }
 }
 
+/// What lengths across the line of sight are multiplied by: the third axis keeps its own.
+fn scale() -> f64 {
+    1.5f64.sqrt()
+}
+
+/// The radius of the sphere around 0 in space on which all points stay, if they do.
+fn sphere(paths: &Paths) -> Option<f64> {
+    let points = paths.states.iter().flat_map(|s| s.chunks_exact(3));
+    let lengths = points.map(|p| p.iter().map(|x| x * x).sum::<f64>().sqrt());
+    let (least, most) = lengths.fold((f64::INFINITY, 0.0f64), |(a, b), r| (a.min(r), b.max(r)));
+    let round = paths.width == 3 && most > 0.0 && most - least <= 1e-3 * most;
+    round.then_some(most)
+}
+
 /// What holds all of these, with a margin of a twentieth on both sides; never empty.
 fn range(values: impl Iterator<Item = f64>, name: &str) -> Axis {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| {
@@ -59,8 +73,10 @@ pub fn paths(paths: &Paths, title: &str) -> String {
         2 => ["x₁", "x₂"],
         _ => ["", ""],
     };
-    let mut x = range(all().map(|p| p.0), names[0]);
-    let mut y = range(all().map(|p| p.1), names[1]);
+    let outline = sphere(paths).map(|radius| radius * scale());
+    let ends = outline.into_iter().flat_map(|r| [-r, r]);
+    let mut x = range(all().map(|p| p.0).chain(ends.clone()), names[0]);
+    let mut y = range(all().map(|p| p.1).chain(ends), names[1]);
     if paths.width > 1 {
         // One length for both.
         let span = (x.to - x.from).max(y.to - y.from);
@@ -69,7 +85,7 @@ pub fn paths(paths: &Paths, title: &str) -> String {
             (axis.from, axis.to) = (middle - span / 2.0, middle + span / 2.0);
         }
     }
-    let scale = (x.to - x.from).max(f64::MIN_POSITIVE);
+    let span = (x.to - x.from).max(f64::MIN_POSITIVE);
     let plot = Plot {
         x,
         y,
@@ -88,7 +104,14 @@ pub fn paths(paths: &Paths, title: &str) -> String {
     sheet.text((left, 52.0), "soft", Anchor::Start, 12.0, &about);
     match paths.width {
         0..3 => plot.axes(&mut sheet),
-        _ => space(&plot, scale, &mut sheet),
+        _ => space(&plot, span, &mut sheet),
+    }
+    if let Some(radius) = outline {
+        let ((from, middle), (to, _)) = (plot.at(-radius, 0.0), plot.at(radius, 0.0));
+        let r = (to - from) / 2.0;
+        let half = |to: f64| format!("A{r:.1} {r:.1} 0 1 0 {to:.1} {middle:.1}");
+        let d = format!("M{from:.1} {middle:.1}{}{}", half(to), half(from));
+        sheet.curve("grid", false, &d);
     }
     let steps = paths.states.len().saturating_sub(1);
     let every = steps.div_ceil(CORNERS).max(1);
