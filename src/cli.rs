@@ -12,7 +12,7 @@ use std::path::PathBuf;
     disable_help_subcommand = true,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
-    after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA closed pipe (`| head -1`) changes no exit code."
+    after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA closed pipe (`| head -1`) changes no exit code."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -61,7 +61,7 @@ pub enum Command {
     Fmt(Fmt),
     /// Draw or print the graph of a model
     #[command(
-        after_help = "Example:\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg"
+        after_help = "Examples:\n  odec graph schemes/models/iiet.ode -o iiet.svg\n  odec graph schemes/models/iiet.ode --stage train --format dot"
     )]
     Graph(Graph),
     /// Compile a model to an artifact, or show a stage of its compilation

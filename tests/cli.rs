@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, TINY, npy, text};
+use place::{Place, TINY, text};
 use std::path::Path;
 
 #[test]
@@ -887,13 +887,13 @@ fn sequences_of_vectors_are_classified() {
         }
     };
     let elements = (0..count * positions * 2).flat_map(|i| number(i).to_le_bytes());
-    let inputs = npy(
+    let inputs = place::npy(
         "<f4",
         &format!("({count}, {positions}, 2)"),
         &elements.collect::<Vec<u8>>(),
     );
     let classes: Vec<u8> = (0..count).map(|n| (n % 2) as u8).collect();
-    let targets = npy("|u1", &format!("({count},)"), &classes);
+    let targets = place::npy("|u1", &format!("({count},)"), &classes);
     for (name, bytes) in [("train-x.npy", inputs), ("train-y.npy", targets)] {
         std::fs::write(place.path().join(name), bytes).expect("written");
     }
