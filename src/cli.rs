@@ -1,6 +1,7 @@
 //! The command line: commands, options and their help. `commands/` implements them.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use odec_compiler::simulate::clusters::WITHIN;
 use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use std::path::PathBuf;
     disable_help_subcommand = true,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
-    after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA closed pipe (`| head -1`) changes no exit code."
+    after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA closed pipe (`| head -1`) changes no exit code."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -60,7 +61,7 @@ pub enum Command {
     Fmt(Fmt),
     /// Draw or print the graph of a model
     #[command(
-        after_help = "Example:\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg"
+        after_help = "Examples:\n  odec graph schemes/models/iiet.ode -o iiet.svg\n  odec graph schemes/models/iiet.ode --stage train --format dot"
     )]
     Graph(Graph),
     /// Compile a model to an artifact, or show a stage of its compilation
@@ -93,6 +94,11 @@ pub enum Command {
         after_help = "Example:\n  odec tokenize a.txt b.jsonl --tokenizer tokenizer.json -o train.bin\n\nTokens are unsigned and little-endian: 4 bytes each when the file is named ….u32.bin, else 2."
     )]
     Tokenize(Tokenize),
+    /// Move points by the fields of a model, without training: their paths, and the clusters they form
+    #[command(
+        after_help = "Examples:\n  odec simulate schemes/models/particles.ode --svg pictures\n  odec simulate schemes/models/particles.ode --set layer.attraction.c0=0 --set layer.attraction.c4=1/2\n  odec simulate mine.ode --points start.npy -o paths.safetensors --json\n\nThe model is computed in f64. Without --points they are drawn by --seed, as the parameters are that no file gives (docs/guide/particles.md)."
+    )]
+    Simulate(Simulate),
     /// Run one entry of a model on tensors from a safetensors file
     #[command(
         after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` ([batch, sequence], i32 or i64) and every parameter by its path; of images `patches` ([batch, patches, numbers], f32 or f64)\nand `targets` ([batch]); for `grad`, where the model draws in training,\nalso `noise` ([1], the key of dropout's masks and of states that start at random) and `LABEL.steps` ([1], the number of steps of an evolve\nthat draws it; `steps` without a label). Outputs: `logits`, `loss`, `grad.<path>`."
@@ -347,9 +353,9 @@ pub struct Graph {
     /// Which graph
     #[arg(long, value_enum, default_value = "model")]
     pub stage: GraphStage,
-    /// How to print it
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: GraphFormat,
+    /// How to print it [default: as the file's ending says (.svg, .dot, .txt or .odeg), else text]
+    #[arg(long, value_enum)]
+    pub format: Option<GraphFormat>,
     /// The file to write, instead of standard output
     #[arg(short, long)]
     pub output: Option<PathBuf>,
@@ -606,6 +612,47 @@ pub struct Exec {
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum Start {
+    /// Coordinates from −2 to 2
+    Cube,
+    /// Length 1
+    Sphere,
+}
+
+#[derive(Args)]
+pub struct Simulate {
+    #[command(flatten)]
+    pub source: Source,
+    /// A .npy file of points, [points, numbers of the input]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["start", "count"])]
+    pub points: Option<PathBuf>,
+    /// Where random points begin
+    #[arg(long, value_enum, default_value = "cube")]
+    pub start: Start,
+    /// Random points [default: the input's context, at most 1000]
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// What random points and parameters are drawn by
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// A safetensors file of the model's parameters, such as `odec export` writes
+    #[arg(long, value_name = "FILE")]
+    pub parameters: Option<PathBuf>,
+    /// Points are together at this share of the diameter of all points, now or at the start, whichever is larger
+    #[arg(long, value_name = "SHARE", default_value_t = WITHIN)]
+    pub within: f64,
+    /// Draw into this folder: NAME.paths.svg, NAME.clusters.svg
+    #[arg(long, value_name = "FOLDER")]
+    pub svg: Option<PathBuf>,
+    /// Write the paths into this safetensors file: `times`, `states` ([times, points, width]), and every parameter by its path, in f64
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Training steps on random tokens, timed.

@@ -36,6 +36,7 @@ fn run(command: Command) -> Done {
         Command::Design(args) => commands::design::run(&args),
         Command::Methods(args) => commands::methods::run(&args),
         Command::Schemes(args) => commands::schemes::run(&args),
+        Command::Simulate(args) => commands::simulate::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Build(args) => commands::build::run(&args),

@@ -823,48 +823,49 @@ fn a_model_without_a_train_block_is_refused_by_its_name() {
         );
     }
 }
-
-/// A confusion matrix is drawn of models of images with few classes; what cannot be drawn is refused before anything is evaluated.
+/// The row before those of the input is none of them.
 #[test]
-fn images_are_judged_and_their_table_is_drawn() {
+fn check_counts_a_class_token_apart() {
     let place = Place::new();
-    let idx = |shape: &[u8], data: Vec<u8>| -> Vec<u8> {
-        let lengths = shape.iter().flat_map(|n| [0, 0, 0, *n]);
-        let head = [0, 0, 8, shape.len() as u8].into_iter().chain(lengths);
-        head.chain(data).collect()
+    let model = |embed: &str| {
+        format!(
+            "field f = rmsnorm |> attention(heads: 2)\nmodel m {{\n  input patches(image: 8, patch: 2)\n  embed {embed}\n  \
+             evolve euler(f) for 1 step\n  output classes(3, of: mean)\n}}\n\
+             train {{ data images(\"a.npz\", classes: 3);  loss cross_entropy;  optimizer adamw(lr: 1e-3);  batch 4;  steps 2 }}\n"
+        )
     };
-    let bytes = |name: &str, bytes: Vec<u8>| {
-        std::fs::write(place.path().join(name), bytes).expect("written");
+    place.write("plain.ode", &model("linear(width: 4)"));
+    place.write("token.ode", &model("linear(width: 4), class_token"));
+    let train = |file: &str| {
+        let said = place.good(&["check", file]);
+        let line = said.lines().find(|l| l.contains("steps of"));
+        line.expect("what is trained").trim().to_string()
     };
-    let grey = (0..40 * 4).map(|n| (n * 7 % 256) as u8).collect();
-    bytes("train-images-idx3", idx(&[40, 2, 2], grey));
-    bytes(
-        "train-labels-idx1",
-        idx(&[40], (0..40).map(|n| n % 3).collect()),
-    );
-    for (name, classes) in [("few", 3), ("many", 257)] {
-        let text = format!(
-            "field f = rmsnorm |> swiglu(hidden: 8)\nmodel {name} {{\n  input patches(image: 2, patch: 1)\n  \
-             embed linear(width: 4)\n  evolve euler(f) for 1 step\n  output classes({classes})\n}}\n\
-             train {{ data images(\"train-images-idx3\", classes: {classes});  optimizer adamw(lr: 1e-3);  batch 2;  steps 2 }}\n"
-        );
-        place.write(&format!("{name}.ode"), &text);
-        place.good(&["train", &format!("{name}.ode"), "--out", name]);
-        let said = place.good(&["eval", name]);
+    assert!(train("plain.ode").contains("4 images of 16 patches, f32"));
+    assert!(train("token.ode").contains("4 images of 16 patches and a class token, f32"));
+}
+
+/// What a graph is written as follows from the name of the file.
+#[test]
+fn a_graph_is_written_as_its_file_is_called() {
+    let place = Place::new();
+    for (file, begins) in [
+        ("g.svg", "<svg"),
+        ("g.dot", "digraph"),
+        ("g.txt", "%"),
+        ("g.odeg", "%"),
+    ] {
+        place.good(&["graph", "tiny.ode", "-o", file]);
+        assert!(place.read(file).starts_with(begins), "{file}");
+    }
+    place.good(&["graph", "tiny.ode", "--format", "dot", "-o", "other.txt"]);
+    assert!(place.read("other.txt").starts_with("digraph"));
+    for file in ["g.png", "graph"] {
+        let (code, said) = place.bad(&["graph", "tiny.ode", "-o", file]);
         assert!(
-            said.contains("4 classified images of") && said.contains(" % correct"),
+            code == 1 && said.contains(".svg, .dot, .txt or .odeg"),
             "{said}"
         );
+        assert!(!place.path().join(file).exists());
     }
-    place.good(&["eval", "few", "--svg", "few.svg"]);
-    assert!(place.read("few.svg").contains("Classes predicted by few"));
-    let (code, said) = place.bad(&["eval", "many", "--svg", "many.svg"]);
-    assert!(
-        code == 1 && said.contains("257 classes") && said.contains("at most 256"),
-        "{said}"
-    );
-    assert!(!place.path().join("many.svg").exists());
-    // No image is no evaluation.
-    let (code, said) = place.bad(&["eval", "few", "--windows", "0"]);
-    assert!(code == 2 && said.contains("--windows"), "{said}");
 }

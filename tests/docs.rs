@@ -132,6 +132,15 @@ fn json_md_names_all_keys_and_no_others() {
         &place.good(&["train", "tiny.odex", "--out", "two", "--json"]),
     );
     compare("odec eval", &place.good(&["eval", "run", "--json"]));
+    place.write(
+        "points.ode",
+        "field f = linear\nmodel points {\n  input vectors(width: 2, context: 3)\n  embed id\n  \
+         evolve euler(f) for 2 steps { h = 1/2;  weights shared }\n  output state\n}\n",
+    );
+    compare(
+        "odec simulate",
+        &place.good(&["simulate", "points.ode", "--json"]),
+    );
     compare(
         "odec profile",
         &place.good(&["profile", "tiny.odex", "--steps", "2", "--json"]),

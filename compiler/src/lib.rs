@@ -1,4 +1,5 @@
-//! Questions about whole programs: the cost of a model, the measured order of a method, designed methods as files.
+//! Questions about whole programs: the cost of a model, the measured order of a method, designed methods as files, the paths of points that a
+//! model moves.
 //!
 //! Takes checked files and programs; gives counts, planned measurements and text. Re-exports the crates below for programs that use all
 //! of them: stage programs ([`scheme`]), their properties ([`analysis`]), tensor graphs ([`model`]), planned programs ([`passes`]).
@@ -10,6 +11,7 @@
 pub mod cost;
 pub mod design;
 pub mod measure;
+pub mod simulate;
 
 pub use odec_analysis as analysis;
 pub use odec_model as model;

@@ -288,6 +288,13 @@ pub enum Waves {
 }
 
 impl Waves {
+    /// The time itself, without waves.
+    pub const NONE: Waves = Waves::Weights {
+        n: 0,
+        base: 1.0,
+        scale: 1.0,
+    };
+
     pub fn columns(self) -> u64 {
         match self {
             Waves::Weights { n, .. } => n.saturating_mul(2).saturating_add(1),
@@ -594,8 +601,13 @@ pub enum Loss {
     #[default]
     Next,
     /// Tokens that are hidden, each with this probability, behind `token`, from all others (Devlin et al. 2019). The mean
-    /// is over hidden tokens: the inputs that are `token`.
-    Masked { rate: f64, token: u64 },
+    /// is over hidden tokens: the inputs that are `token`. A token that is `kept`, which ends a segment, is not hidden.
+    Masked {
+        rate: f64,
+        token: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<u64>,
+    },
     /// The class of each image.
     Class,
     /// Numbers: the mean square of what is off, over columns and rows.
@@ -671,6 +683,9 @@ pub struct Vectors {
     /// The targets say how likely events are: they are from 0 to 1.
     #[serde(default, skip_serializing_if = "is_false")]
     pub events: bool,
+    /// The targets are classes, one of `columns` for each sequence.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub classes: bool,
     /// What is subtracted from each number of an input before it is divided by `std`.
     pub mean: f64,
     pub std: f64,

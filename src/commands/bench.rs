@@ -6,7 +6,7 @@ use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_program::manifest::{Form, Manifest, named};
 use odec_program::{Bindings, EntryId, Slot};
-use odec_runtime::data::dataset::{Batch, Unit};
+use odec_runtime::data::dataset::{Batch, Numbers, Unit};
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
 use odec_runtime::executor::step_count;
@@ -175,7 +175,10 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
             let vectors = (0..batch * seq * v.width).map(real).collect();
             // Whether events happen, where that is what they are.
             let target = |i: u64| (number(i) % 2) as f32;
-            let targets = (0..batch * rows * v.columns).map(target).collect();
+            let targets = match v.classes {
+                true => Numbers::I32((0..batch).map(token).collect()),
+                false => Numbers::F32((0..batch * rows * v.columns).map(target).collect()),
+            };
             let micro = Batch::of_vectors(batch, seq, vectors, targets);
             (micro, Unit::Sequences)
         }

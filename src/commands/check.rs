@@ -155,9 +155,14 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         };
         let (batch, context) = (t.batch, built.config.context);
         let (precision, of) = (t.precision.name(), built.unit.many());
+        let own = context - built.leading;
+        let leading = match built.leading {
+            0 => "",
+            _ => " and a class token",
+        };
         let rows = match built.unit {
-            Unit::Patch => format!("{batch} images of {context} {of}"),
-            Unit::Token | Unit::Vector => format!("{batch} × {context} {of}"),
+            Unit::Patch => format!("{batch} images of {own} {of}{leading}"),
+            Unit::Token | Unit::Vector => format!("{batch} × {own} {of}{leading}"),
         };
         let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);
         page.fact("train", &shown);

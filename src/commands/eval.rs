@@ -1,10 +1,10 @@
-//! `odec eval`: loss and perplexity of a run on held-out text; of images, the share whose class is predicted; of pairs, BLEU and chrF of translations.
+//! `odec eval`: loss and perplexity of a run on held-out text; of classes, the share that is predicted; of pairs, BLEU and chrF of translations.
 
 use crate::cli;
 use crate::commands::translate::spread;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
-use odec_runtime::data::dataset::Unit;
+use odec_program::manifest::Loss;
 use odec_runtime::infer::bleu::{BLEU, CHRF, Scores, scores};
 use odec_runtime::infer::confusion::{self, MOST_DRAWN};
 use odec_runtime::infer::evaluate::judge;
@@ -28,10 +28,11 @@ pub fn run(args: &cli::Eval) -> Done {
         Show::Auto
     };
     let dataset = dataset_of(&args.run, &args.data, show).map_err(Failure::input)?;
-    let drawn = args.svg.as_ref().filter(|_| dataset.unit() != Unit::Images);
+    let loss = executor.manifest().train.as_ref().map(|t| t.loss);
+    let drawn = args.svg.as_ref().filter(|_| loss != Some(Loss::Class));
     if let Some(svg) = drawn {
         return Err(Failure::Input(format!(
-            "{}: only models of images have a confusion matrix; `odec train` draws the losses of all others",
+            "{}: only models that tell classes have a confusion matrix; `odec train` draws the losses of all others",
             svg.shown()
         )));
     }
@@ -66,7 +67,11 @@ pub fn run(args: &cli::Eval) -> Done {
         outln!("{all}");
     } else {
         let (n, unit) = (e.of.number(), e.of.unit());
-        let predicted = format!("{} {}", predicted(unit), unit.name());
+        let done = match e.accuracy {
+            Some(_) => "classified",
+            None => "predicted",
+        };
+        let predicted = format!("{done} {}", unit.name());
         outln!("{n} {predicted} of {}", escaped(dataset.name()));
         let (loss, bits) = (e.loss, e.bits());
         let nats = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
@@ -108,13 +113,6 @@ fn translated(args: &cli::Eval, x: &mut Executor, show: Show) -> Result<Scores, 
     Ok(scores(
         texts.map(|(t, [_, target])| (&t.text[..], &target[..])),
     ))
-}
-
-fn predicted(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Tokens | Unit::Sequences => "predicted",
-        Unit::Images => "classified",
-    }
 }
 
 fn json(data: &str, e: &Evaluation) -> Value {

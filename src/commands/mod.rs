@@ -20,6 +20,7 @@ pub mod methods;
 pub mod new;
 pub mod replay;
 pub mod schemes;
+pub mod simulate;
 pub mod tokenize;
 pub mod train;
 pub mod translate;

@@ -119,6 +119,17 @@ impl Place {
     }
 }
 
+/// A `.npy` file: what its elements are, as `<f8`, its shape, as `(2, 3)`, and their bytes.
+pub fn npy(kind: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let length = u16::try_from(head.len()).expect("a short head");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(head.bytes());
+    bytes.extend(elements);
+    bytes
+}
+
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from parts import Parameters, Shape
+from particles import LIMIT, PROFILES, distance
 from reference import expected, loss_and_gradient
 from safetensors.numpy import load_file, save_file
 from systems import SYSTEMS, System
@@ -61,7 +62,7 @@ def overrides(system: System, shape: Shape) -> list[str]:
     values |= {} if system.reads != "tokens" or system.translator else {"model.vocab": shape.vocab, "model.context": shape.context}
     # A list of flows has as many steps as it has entries, and some numbers of steps are found as the model runs.
     counted = not (system.translator or (system.flow or "").startswith("[") or system.depth)
-    values |= {"model.steps": shape.steps} if counted else {}
+    values |= {f"model.{system.label}steps": shape.steps} if counted else {}
     values |= {path: shape.heads for path in system.heads if path.split(".")[0] in system.fields}
     values |= {path: shape.hidden for path in system.hidden}
     values |= system.sets
@@ -223,6 +224,9 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     check_names(json.loads(odec(binary, "build", source, *sets, "--emit", "params")), meant, shape)
     parameters, text = draw(system, name, shape)
     tokens, targets = np.ascontiguousarray(text[:, :-1]), np.ascontiguousarray(text[:, 1:])
+    if meant.segments:
+        separates = np.random.default_rng(4).random(text.shape) < 0.1
+        tokens = np.where(separates[:, :-1], np.int32(meant.segments[1]), tokens)
     if meant.masked:
         hidden = np.random.default_rng(1).random(tokens.shape) < 0.15
         targets, tokens = tokens, np.where(hidden, np.int32(shape.vocab - 1), tokens)
@@ -269,10 +273,18 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     return row
 
 
+def moved(binary: str, profile: str, folder: Path) -> Row:
+    """One row of particles: no gradient, the paths themselves."""
+    error, clusters = distance(odec, binary, profile, folder)
+    good = error <= LIMIT
+    line = f"{'particles':<17} {profile:<5} {'paths':>9}  {error:9.1e}{' ' if good else '!'} {clusters} clusters at the end"
+    return Row({"interpreted": error}, good, line)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("odec", help="the odec binary")
-    parser.add_argument("--only", choices=SYSTEMS, help="check one system only")
+    parser.add_argument("--only", choices=[*SYSTEMS, "particles"], help="check one system only")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="systems measured at once")
     parser.add_argument("--keep", type=Path, help="keep artifacts and tensors in this folder")
     arguments = parser.parse_args()
@@ -292,12 +304,13 @@ def main() -> int:
             folder = (arguments.keep or Path(scratch)) / f"{system}-{name}"
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                return check(binary, system, name, folder)
+                return moved(binary, name, folder) if system == "particles" else check(binary, system, name, folder)
             except Failure as failure:
                 return Row({}, good=False, line=f"{system:<17} {name:<5} FAILED: {failure}")
 
-        systems = SYSTEMS if arguments.only is None else (arguments.only,)
-        cases = [(system, name) for system in systems for name in SYSTEMS[system].sizes]
+        sizes = {name: system.sizes for name, system in SYSTEMS.items()} | {"particles": tuple(PROFILES)}
+        systems = sizes if arguments.only is None else (arguments.only,)
+        cases = [(system, name) for system in systems for name in sizes[system]]
         # Rows come in the order of the list, however many are measured at once.
         for row in pool.map(measured, cases):
             failures += not row.good

@@ -30,6 +30,8 @@ def expected(system: System, shape: Shape) -> Table:
         table = {"embed.token.weight": (shape.vocab, shape.width)}
     if system.positions == "learned" or system.image or system.vectors:
         table["embed.position.weight"] = (shape.context, shape.width)
+    if system.segments:
+        table["embed.segment.weight"] = (system.segments[0], shape.width)
     return table | {f"output.{part}": dims for part, dims in ends.items()} | system.table(shape)
 
 
@@ -49,6 +51,10 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         x = jnp.concatenate([first, x[:, :-1]], axis=1)
     if system.positions == "learned" or system.image or system.vectors:
         x = x + p["embed.position.weight"][: x.shape[1]]
+    if system.segments:
+        number, separator = system.segments
+        before = jnp.cumsum(tokens == separator, axis=1) - (tokens == separator)
+        x = x + p["embed.segment.weight"][jnp.minimum(before, number - 1)]
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
     past: dict[str, list[Array]] = {}
@@ -56,6 +62,8 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     for k in range(shape.steps):
         x = system.step(Step(system, shape, p, k, past, key), x)
         states.append(x)
+    if "output.linear.weight" in p and system.masked:
+        x = jax.nn.gelu(linear(p, "output.linear", x), approximate=False)
     if system.norm:
         x = norm(p, "output", x, system.eps)
     if system.vectors:

@@ -68,6 +68,10 @@ class System:
     embed: str | None = None
     # What is added to the embedding: "learned", "sinusoidal" or nothing.
     positions: str = ""
+    # How many segments the embedding tells apart, and the token that ends them.
+    segments: tuple[int, int] | None = None
+    # The label of the evolve whose steps are counted, with a point.
+    label: str = ""
     # The norm before the logits, if any.
     norm: str | None = "rmsnorm"
     # Takes the place of that norm.
@@ -154,6 +158,7 @@ class System:
             "vit_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
             "layernorm": norm_table(shape) | bias_table(shape, "norm"),
+            "bert_att": attention_table(shape) | bias_table(shape, *"qkvo"),
             "relu": gelu_table(shape),
             "halt_bias": affine_table(1, shape.width),
             "route": {"linear.weight": (3, shape.width)},
@@ -755,6 +760,20 @@ def attentions_table(shape: Shape) -> Table:
 # Without its closing brace.
 OF_TIME = f"weights of time {{ embed: {time_dependent.WAVES}, hidden: {time_dependent.HIDDEN}, scale: {time_dependent.SCALE:g}"
 
+def bert(s: Step, x: Array) -> Array:
+    """A layer of BERT (Devlin et al. 2019), before the first of which the embedding is normed."""
+    p, at = s.p, f"encoder.step.{s.k}"
+    x = norm(p, "first.step.0.begin", x) if s.k == 0 else x
+    y = norm(p, f"{at}.middle", x + attend(p, f"{at}.att", s.shape.heads, x, causal=False, turn=lambda q: q))
+    return norm(p, f"{at}.end", y + linear(p, f"{at}.ffn.down", jax.nn.gelu(linear(p, f"{at}.ffn.up", y), approximate=False)))
+
+
+def bert_head(shape: Shape) -> Table:
+    """What stands outside of the layers: the norm of the embedding, and the map before the logits."""
+    first = {f"first.step.0.begin.norm.{part}": (shape.width,) for part in ("gain", "bias")}
+    return first | {"output.linear.weight": (shape.width, shape.width), "output.linear.bias": (shape.width,)}
+
+
 VIT = {
     "file": "vit.ode",
     "fields": {"att": "vit_att", "ffn": "gpt_ffn"},
@@ -814,6 +833,19 @@ SYSTEMS: dict[str, System] = {
         norm=None,
         masked=True,
         limit=1e-12,
+    ),
+    # A norm after each sum; the segment of a token is how many separators stand before it.
+    "bert": System(
+        bert,
+        file="bert.ode",
+        fields={"att": "bert_att", "middle": "layernorm", "ffn": "relu", "end": "layernorm"},
+        owner=lambda name, k: f"encoder.step.{k}.",
+        label="encoder.",
+        more=bert_head,
+        positions="learned",
+        segments=(2, 10),
+        norm="layernorm",
+        masked=True,
     ),
     "rk2_gated": System(
         rk2_gated,

@@ -60,13 +60,14 @@ def uniform(name: str, n: int) -> float:
     return (below(name, n, 1 << 64) >> 11) / (1 << 53)
 
 
-def hidden(tokens: np.ndarray, step: int, mask: int) -> np.ndarray:
-    """The tokens with some of them hidden behind `mask`, as `loss masked(rate: RATE)` draws them."""
+def hidden(tokens: np.ndarray, step: int, mask: int, kept: int | None = None) -> np.ndarray:
+    """The tokens with some of them hidden behind `mask`, as `loss masked(rate: RATE)` draws them; none that is `kept`."""
     out = tokens.copy()
     for r, row in enumerate(out):
         first = ((step << 16) + r) << 24
-        places = [p for p in range(len(row)) if uniform("mask", first + p) < RATE]
-        row[places or [below("mask", first + len(row), len(row))]] = mask
+        others = [p for p in range(len(row)) if row[p] != kept]
+        places = [p for p in others if uniform("mask", first + p) < RATE]
+        row[places or [others[below("mask", first + len(row), len(others))]]] = mask
     return out
 
 
@@ -137,7 +138,8 @@ train {{
         window = batch(corpus, t, shape.batch, shape.context)
         tokens, targets = window[:, :-1], window[:, 1:]
         if system.masked:
-            tokens, targets = hidden(tokens, t, shape.vocab - 1), tokens
+            kept = system.segments[1] if system.segments else None
+            tokens, targets = hidden(tokens, t, shape.vocab - 1, kept), tokens
         key = below("noise", t << 16, 1 << 24)
         value, gradient = step(p, jnp.asarray(tokens), jnp.asarray(targets), key)
         theirs.append(float(value))

@@ -104,6 +104,11 @@ impl Argument {
         Argument::new(name, Form::Index, Silent::Ratio(silent, 1), meaning)
     }
 
+    /// A whole number from 0 that must be said.
+    pub const fn needed_index(name: &'static str, meaning: &'static str) -> Argument {
+        Argument::new(name, Form::Index, Silent::Needed, meaning)
+    }
+
     /// A height and a width that must be said.
     pub const fn sides(name: &'static str, meaning: &'static str) -> Argument {
         Argument::new(name, Form::Sides, Silent::Needed, meaning)

@@ -11,6 +11,7 @@ use super::embeddings::{EMBEDDINGS, Embedding};
 use super::inputs::{INPUTS, Input};
 use super::layers::Sizes;
 use super::leading::{LEADING, Leading};
+use super::marks::{MARKS, Marks};
 use super::params::EMBED;
 use super::part::{expect, incompatible};
 use super::positions::{self, Positions};
@@ -47,6 +48,8 @@ pub struct EmbedSpec {
     pub leading: Option<Rc<dyn Leading>>,
     /// What is added to all of them.
     pub positions: Option<Rc<dyn Positions>>,
+    /// What is added to each token by those before it.
+    pub marks: Option<Rc<dyn Marks>>,
     pub span: Span,
 }
 
@@ -54,6 +57,17 @@ impl EmbedSpec {
     /// Rows that stand before those of the input.
     pub fn leading_rows(&self) -> u64 {
         self.leading.as_ref().map_or(0, |l| l.rows())
+    }
+
+    /// Says which of its parts have no meaning for an input.
+    pub fn fit(&self, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
+        self.kind.fit(self.span, of, sink);
+        if let Some(leading) = &self.leading {
+            leading.fit(self.span, of, sink);
+        }
+        if let Some(marks) = &self.marks {
+            marks.fit(self.span, of, sink);
+        }
     }
 }
 
@@ -84,7 +98,7 @@ impl Beginning {
         Sizes {
             vocab: self.input.vocab(),
             context: self.input.context() + self.embed.leading_rows(),
-            width: self.embed.kind.width(),
+            width: self.embed.kind.width(&*self.input),
         }
     }
 }
@@ -288,7 +302,7 @@ fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
             let d = incompatible(place(b), "a model of two sequences reads tokens");
             sink.push(d.help("write `tokens(vocab: …, context: …)`"));
         }
-        b.embed.kind.fit(b.embed.span, &*b.input, sink);
+        b.embed.fit(&*b.input, sink);
     }
     for b in &made[..made.len() - 1] {
         let own = b.sizes();
@@ -352,16 +366,31 @@ fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
         [first, rest @ ..] if leads(first) => (LEADING.read(first, sink), rest),
         _ => (None, rest),
     };
-    let positions = rest.first().and_then(|e| positions::read(e, sink));
-    for more in rest.iter().skip(1) {
-        let d = not_supported(more.span, "another part of this embedding");
-        sink.push(d.help(format!("write, for example, `{}`", LEADING.example)));
+    let (mut positions, mut marks) = (None, None);
+    let (mut placed, mut marked) = (false, false);
+    for e in rest {
+        let marks_it = Args::of(e).is_some_and(|a| MARKS.knows(&a.callee.name));
+        let seen = if marks_it { &mut marked } else { &mut placed };
+        if std::mem::replace(seen, true) {
+            let d = not_supported(e.span, "another part of this embedding");
+            let example = if marked {
+                MARKS.example
+            } else {
+                LEADING.example
+            };
+            sink.push(d.help(format!("write, for example, `{example}`")));
+        } else if marks_it {
+            marks = MARKS.read(e, sink);
+        } else {
+            positions = positions::read(e, sink);
+        }
     }
     Some(EmbedSpec {
         kind: kind?,
         tied,
         leading,
         positions,
+        marks,
         span: line.span,
     })
 }

@@ -7,6 +7,7 @@ use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::kv::KvMode;
 use super::layers::network::Network;
+use super::passed::Passed;
 use super::spec::Spec;
 use super::step_count::StepCount;
 use crate::codes;
@@ -26,14 +27,14 @@ pub fn too_large(step: usize, span: Span) -> Diagnostic {
         .help("fewer steps, fewer iterations, or a cheaper scheme")
 }
 
-/// From the input to the output's result: `tokens → logits`.
-pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
+/// From the input to the output's result: `tokens → logits`; and the states on the way.
+pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<(Graph, Vec<Passed>), BuildError> {
     let mut b = Builder::new();
     let mut model = GraphBuilder::new(spec, params);
     let made = model.result(&mut b)?;
     b.output(spec.output.kind.result().to_string(), made);
     outputs(&mut b, model.decided);
-    Ok(b.finish())
+    Ok((b.finish(), model.passed))
 }
 
 /// The same for tokens that come after others, whose keys and values are kept. `None` when some token's

@@ -6,6 +6,7 @@ use super::embeddings::{EMBEDDINGS, Embedding};
 use super::inputs::{INPUTS, Input};
 use super::layers::LayerParam;
 use super::leading::LEADING;
+use super::marks::MARKS;
 use super::outputs::OUTPUTS;
 use super::page::{ArgumentLine, Page, line, lines, short};
 use super::params::{EMBED, OUTPUT};
@@ -57,6 +58,14 @@ pub fn chapters() -> Vec<Chapter> {
             pages: pages("rows of positions", POSITIONS.declarations(), |item| {
                 let kind = positions::read(embedded(item)?.get(1)?, &mut Vec::new())?;
                 Some(below(EMBED, kind.params(SHOWN)))
+            }),
+        },
+        Chapter {
+            title: "Segments",
+            about: "Rows that are added to the embedding by the tokens before: `embed …, positions(…), segments(…)`.",
+            pages: pages("marks of tokens", MARKS.declarations(), |item| {
+                let kind = MARKS.read(embedded(item)?.get(2)?, &mut Vec::new())?;
+                Some(below(EMBED, kind.params(SHOWN.width)))
             }),
         },
         Chapter {

@@ -4,6 +4,7 @@ use super::build;
 use super::evolve::EvolveSpec;
 use super::layers::Capacity;
 use super::layers::network::Network;
+use super::passed::{self, Passed};
 use super::step_count::StepCount;
 use super::train::Named;
 use super::{constrain, layers, lora, params, spec, train, unread};
@@ -68,6 +69,8 @@ pub struct Built {
     pub params: Vec<Parameter>,
     /// From the input to the output's result: `tokens → logits`.
     pub forward: Graph,
+    /// States of [`Built::forward`], in the order in which they are passed; or why they are no paths of points.
+    pub passed: Result<Vec<Passed>, Diagnostic>,
     /// `tokens → logits` after other tokens, unless some token's result depends on later ones.
     pub decode: Option<Graph>,
     /// The same of two sequences.
@@ -79,6 +82,8 @@ pub struct Built {
     pub config: manifest::Model,
     /// What stands at a position of its input.
     pub unit: Unit,
+    /// Rows that stand before those of the input: the context has room for them.
+    pub leading: u64,
     pub claims: Vec<manifest::Claim>,
     pub depths: Vec<manifest::StepCount>,
     pub train: Option<manifest::Train>,
@@ -342,7 +347,7 @@ fn assemble(
     train: Option<(manifest::Train, Named)>,
     claims: Vec<manifest::Claim>,
 ) -> Result<Built, BuildError> {
-    let forward = build::forward(spec, &params)?;
+    let (forward, passed) = build::forward(spec, &params)?;
     let decode = build::decode(spec, &params)?;
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
@@ -391,7 +396,9 @@ fn assemble(
         weights: weights.collect(),
         name: spec.name.name.clone(),
         unit: spec.begin.input.unit(),
+        leading: spec.begin.embed.leading_rows(),
         forward,
+        passed: passed::of_points(spec).map(|()| passed),
         decode,
         translation,
         loss,

@@ -10,7 +10,7 @@ use crate::error::BuildError;
 use crate::layers::Weights;
 use crate::outputs::OutputScope;
 use crate::params::OUTPUT;
-use odec_graph::ops::{AddPositions, Equals};
+use odec_graph::ops::{Add, AddPositions, Equals};
 use odec_graph::{Builder, Exact, Site, TypeError, TypeResult, Value, nn};
 
 impl<'s> GraphBuilder<'s> {
@@ -41,6 +41,10 @@ impl<'s> GraphBuilder<'s> {
         if let Some(positions) = &begin.embed.positions {
             let rows = positions.rows(b, &mut scope)?;
             x = b.push1(AddPositions, &[x, rows])?;
+        }
+        if let Some(marks) = &begin.embed.marks {
+            let rows = marks.rows(b, input, &mut scope)?;
+            x = b.push1(Add, &[x, rows])?;
         }
         Ok(x)
     }
@@ -84,6 +88,10 @@ impl EmbedScope for ScopedParams<'_, '_> {
 
     fn rows(&mut self, b: &mut Builder, table: Value) -> TypeResult {
         self.model.positions(b, table)
+    }
+
+    fn carry(&mut self, b: &mut Builder, name: &str, shape: [u64; 2]) -> TypeResult<Option<Value>> {
+        self.model.carry(b, name, shape)
     }
 
     fn sinusoids(&mut self, b: &mut Builder) -> TypeResult {

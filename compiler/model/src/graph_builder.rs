@@ -5,6 +5,7 @@
 
 use super::kv::KvMode;
 use super::param_values::ParamValues;
+use super::passed::Passed;
 use super::position_tables::PositionTables;
 use super::spec::Spec;
 use super::step_count::StepCount;
@@ -32,6 +33,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) sequence: usize,
     /// Of each sequence, −1 at what fills up its rows and 0 at its tokens: `[.., 1]`.
     pub(super) padding: BTreeMap<usize, Value>,
+    /// The first state, and those after the steps whose number is known.
+    pub(super) passed: Vec<Passed>,
     /// The states that evolves ended with, by label, and the sequences they are of.
     pub(super) states: BTreeMap<String, (Value, usize)>,
     pub(super) drops: bool,
@@ -63,6 +66,7 @@ impl<'s> GraphBuilder<'s> {
             input: None,
             sequence: 0,
             padding: BTreeMap::new(),
+            passed: Vec::new(),
             states: BTreeMap::new(),
             drops: false,
             reports: false,
@@ -115,6 +119,7 @@ impl<'s> GraphBuilder<'s> {
                 self.tables = PositionTables::default();
             }
             let mut x = self.first_state(b, begin)?;
+            self.passed.push(Passed::first(x));
             if n == 0 {
                 self.common(b)?;
             }

@@ -102,7 +102,7 @@ impl Objective {
                 let message = format!("`{}` asks for tokens that are hidden", term.name());
                 let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
                 let d = d.label(match told {
-                    Loss::Class => "this model says the class of each image",
+                    Loss::Class => "this model says a class",
                     _ => "this model makes a second text of a first one",
                 });
                 sink.push(d.help("write `cross_entropy`"));

@@ -106,7 +106,11 @@ fn of_input(spec: &Spec, begin: &Beginning) -> Vec<(LayerParam, &'static str)> {
     let leading = begin.embed.leading.iter();
     let leading = leading.flat_map(|l| l.params(spec.sizes.width));
     let own = own.chain(leading.map(|p| (p, "rows before the input")));
-    own.chain(positions.map(|p| (p, "the positions"))).collect()
+    let marks = begin.embed.marks.iter();
+    let marks = marks.flat_map(|m| m.params(spec.sizes.width));
+    own.chain(positions.map(|p| (p, "the positions")))
+        .chain(marks.map(|p| (p, "the segments")))
+        .collect()
 }
 
 /// How many numbers these are.

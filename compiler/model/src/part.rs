@@ -151,6 +151,12 @@ impl<'e> PartReading<'e, '_> {
         }
     }
 
+    /// A whole number that must be given, from 0.
+    pub fn needed_index(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        let e = self.needed(a)?;
+        self.report(whole(e, &Scope::new(), 0, most))
+    }
+
     /// A whole number without a name that must be given, from 1.
     pub fn unnamed_size(&mut self, a: &Argument, most: u64) -> Option<u64> {
         let Some(e) = self.given.unnamed(a) else {

@@ -7,6 +7,7 @@
 
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
+use super::passed::Passed;
 use super::phase::Pass;
 use super::step::Kept;
 use super::step_count::Random;
@@ -108,6 +109,9 @@ impl GraphBuilder<'_> {
                 ..Pass::default()
             };
             x = self.phase(b, e, (at, program), x, pass)?.0;
+            if let Phase::Step(k) = at {
+                self.passed.push(Passed::after(&e.h[k], x));
+            }
             self.collected.settle();
         }
         Ok(x)

@@ -90,6 +90,7 @@ impl Spec {
             source: self.sources.first().map(|b| &*b.input),
             output: &*self.output.kind,
             leading: self.begin.embed.leading_rows(),
+            separator: self.begin.embed.marks.as_ref().map(|m| m.separator()),
             sizes: self.sizes,
         }
     }
@@ -183,12 +184,8 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     sources_are_read(all, &read, r.sink);
     let mut begins = begins?;
     let begin = begins.pop()?;
-    begin
-        .embed
-        .kind
-        .fit(begin.embed.span, &*begin.input, r.sink);
-    if let Some(leading) = &begin.embed.leading {
-        leading.fit(begin.embed.span, &*begin.input, r.sink);
+    if begins.is_empty() {
+        begin.embed.fit(&*begin.input, r.sink);
     }
     let embedded = Embedded {
         table: begin.embed.kind.table(),

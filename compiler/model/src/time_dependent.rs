@@ -255,6 +255,10 @@ impl GraphBuilder<'_> {
                     waves,
                 },
             ),
+            Time::Made(t) if waves == Waves::NONE => {
+                let to = TensorType::real([Dim::Fixed(1), Dim::Fixed(1)]);
+                b.push1(Broadcast { to }, &[*t])
+            }
             Time::Made(t) => {
                 let frequencies = table(b, manifest::Table::Frequencies(waves))?;
                 let phases = table(b, manifest::Table::Phases(waves))?;

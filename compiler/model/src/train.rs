@@ -205,6 +205,21 @@ pub fn read(
         }
         (loss, _) => loss,
     };
+    let separator = ends.and_then(|e| e.separator);
+    let loss = loss.map(|(loss, objective)| match loss {
+        Loss::Masked { rate, token, .. } => {
+            if separator == Some(token) {
+                let span = value("loss").map_or(block.span, |e| e.span);
+                let message = format!("token {token} hides others, and it ends segments");
+                let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
+                let help = "the last kind of token is the mask; give `segments` another separator";
+                sink.push(d.help(help));
+            }
+            let kept = separator;
+            (Loss::Masked { rate, token, kept }, objective)
+        }
+        other => (other, objective),
+    });
     if let (Some((Loss::Masked { .. }, _)), Some(source)) = (&loss, &trained_on)
         && source.kinds() == Some(vocab)
         && let Some(e) = value("loss")

@@ -195,9 +195,10 @@ fn mistakes_in_arguments_are_named() {
         let unknown = said(&with_argument(text, name, "nonsense: 1"));
         let wanted = format!("`{name}` has no argument `nonsense`");
         assert!(unknown.contains(&wanted), "{text}: {unknown:?}");
-        let word = text.split(' ').next().expect("a word");
+        // The part alone, where the example has it.
+        let bare = format!("{}{name}", &text[..text.rfind(name).expect("its name")]);
         for a in page.arguments.iter().filter(|a| a.default == "needed") {
-            let messages = said(&format!("{word} {name}"));
+            let messages = said(&bare);
             let named = |m: &String| m.starts_with(&format!("`{name}` needs "));
             assert!(messages.iter().any(named), "{a:?}: {messages:?}");
         }
@@ -245,7 +246,7 @@ fn parts_that_need_tokens_say_so() {
     let sizes = |input: &dyn Input| Sizes {
         vocab: input.vocab(),
         context: input.context(),
-        width: learned.width(),
+        width: learned.width(input),
     };
     learned.fit(at, &*tokens, &mut sink);
     let of = |table| Embedded {

@@ -79,6 +79,7 @@ fn numbers_are_compared_at_each_position() {
         columns: 3,
         whole: false,
         events: false,
+        classes: false,
         mean: -2.0,
         std: 0.25,
         leading: 0,
@@ -140,6 +141,26 @@ fn outputs_say_what_is_compared() {
     }
 }
 
+/// A sequence may be of one of several classes.
+#[test]
+fn classes_of_sequences_are_whole_numbers() {
+    for (output, loss) in [
+        ("classes(3)", "cross_entropy"),
+        ("classes(3)", "smooth(1/8)"),
+    ] {
+        let loss = format!("loss   {loss}");
+        let outcome = changed(&[("linear(3, bias)", output), ("loss   mse", &loss)]);
+        let built = built(&outcome);
+        let one = TensorType::index([Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)]);
+        assert_eq!(targets(built), one);
+        let v = told(built);
+        assert_eq!((v.columns, v.whole, v.classes), (3, true, true));
+        let train = built.train.as_ref().expect("a train block");
+        assert_eq!(train.loss, Loss::Class);
+        assert_eq!(built.config.vocab, 3);
+    }
+}
+
 #[test]
 fn a_class_token_is_a_row_more() {
     let embed = (
@@ -197,10 +218,10 @@ fn what_does_not_fit_is_said_at_its_place() {
         ),
         ("two losses", &[("loss   mse", "loss   mse + bce")]),
         (
-            "classes of vectors",
+            "hidden classes",
             &[
                 (output, "classes(3)"),
-                ("loss   mse", "loss   cross_entropy"),
+                ("loss   mse", "loss   masked(rate: 15%)"),
             ],
         ),
         ("numbers of classes", &[(output, "classes(3)")]),

@@ -32,6 +32,8 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
             ("hidden: 704", "hidden: 20"),
             ("hidden: 352", "hidden: 20"),
             ("context: 256", "context: 20"),
+            ("width: 64", "width: 16"),
+            ("context: 32)", "context: 20)"),
         ] {
             small = small.replace(from, to);
         }

@@ -136,9 +136,12 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         Form::Text { .. } | Form::Tokens => {}
     }
     match t.loss {
-        Loss::Masked { rate, token } => {
+        Loss::Masked { rate, token, kept } => {
             share(&place("rate of hidden tokens"), rate)?;
             within(&place("mask token"), token, 0, m.model.vocab - 1)?;
+            if let Some(kept) = kept {
+                within(&place("separator"), kept, 0, m.model.vocab - 1)?;
+            }
         }
         Loss::Pairs { padding } => within(&place("padding"), padding, 0, m.model.vocab - 1)?,
         Loss::Next | Loss::Class | Loss::Mse | Loss::Bce => {}

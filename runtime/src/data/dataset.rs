@@ -227,11 +227,11 @@ impl Batch {
     }
 
     /// Sequences of vectors, and the numbers that are predicted for each.
-    pub fn of_vectors(rows: u64, columns: u64, vectors: Vec<f32>, targets: Vec<f32>) -> Batch {
+    pub fn of_vectors(rows: u64, columns: u64, vectors: Vec<f32>, targets: Numbers) -> Batch {
         Batch {
             inputs: vec![
                 (names::VECTORS, Numbers::F32(vectors)),
-                (names::TARGETS, Numbers::F32(targets)),
+                (names::TARGETS, targets),
             ],
             rows,
             columns,

@@ -33,7 +33,7 @@ impl ImageSet {
         (pixels, classes): (Vec<Pixels>, Vec<i32>),
         percent: u32,
     ) -> ImageSet {
-        let parts = Parts::new("held-out images", classes.len() as u32, percent);
+        let parts = Parts::new("images", classes.len() as u32, percent);
         ImageSet {
             name,
             files,

@@ -21,7 +21,7 @@ pub fn held_out() -> Stream {
 
 /// Prepares a batch for a loss; `first` is the number of its first window.
 pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
-    let Loss::Masked { rate, token } = loss else {
+    let Loss::Masked { rate, token, kept } = loss else {
         return;
     };
     let all = batch.whole(TOKENS).to_vec();
@@ -30,12 +30,18 @@ pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
     for (r, row) in tokens.chunks_mut(batch.columns as usize).enumerate() {
         let draws = first.wrapping_add(r as u64).wrapping_shl(24);
         let at = |p: usize| draws.wrapping_add(p as u64);
+        let is_kept = |p: usize| kept.is_some_and(|kept| row[p] == kept as i32);
         let mut places: Vec<usize> = (0..row.len())
-            .filter(|p| stream.uniform(at(*p)) < rate)
+            .filter(|p| stream.uniform(at(*p)) < rate && !is_kept(*p))
             .collect();
         // A window without a question has no loss.
         if places.is_empty() {
-            places.push(stream.below(at(row.len()), row.len() as u64) as usize);
+            let mut others: Vec<usize> = (0..row.len()).filter(|p| !is_kept(*p)).collect();
+            if others.is_empty() {
+                others.extend(0..row.len());
+            }
+            let drawn = stream.below(at(row.len()), others.len() as u64) as usize;
+            places.push(others[drawn]);
         }
         hidden += places.len() as u64;
         places.iter().for_each(|p| row[*p] = token as i32);
@@ -56,6 +62,7 @@ mod tests {
     const LOSS: Loss = Loss::Masked {
         rate: 0.15,
         token: 256,
+        kept: None,
     };
 
     #[test]
@@ -89,12 +96,45 @@ mod tests {
         let rare = Loss::Masked {
             rate: 1e-9,
             token: 256,
+            kept: None,
         };
         prepare(&mut b, rare, &held_out(), 0);
         assert_eq!(b.predicted, 40);
         for row in b.whole(TOKENS).chunks(100) {
             assert_eq!(row.iter().filter(|t| **t == 256).count(), 1);
         }
+    }
+
+    #[test]
+    fn separators_are_not_hidden() {
+        let kept = |rate| Loss::Masked {
+            rate,
+            token: 256,
+            kept: Some(10),
+        };
+        let (mut b, before) = (batch(), batch());
+        prepare(&mut b, kept(0.9), &training(3), 7);
+        let separators = |b: &Batch| {
+            let tokens = b.whole(TOKENS).iter().enumerate();
+            tokens
+                .filter(|(_, t)| **t == 10)
+                .map(|(i, _)| i)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(separators(&b), separators(&before));
+        assert_eq!(separators(&b).len(), 16);
+        // The one question of a window is no separator, unless there is nothing else.
+        let tokens = || {
+            (0..400)
+                .map(|i| if i % 100 == 3 { 7 } else { 10 })
+                .collect()
+        };
+        let mut b = Batch::of_tokens(4, 100, tokens(), tokens());
+        prepare(&mut b, kept(1e-9), &held_out(), 0);
+        assert!(b.whole(TOKENS).iter().all(|t| [10, 256].contains(t)));
+        let mut b = Batch::of_tokens(1, 9, vec![10; 9], vec![10; 9]);
+        prepare(&mut b, kept(0.5), &held_out(), 0);
+        assert_eq!(b.predicted, 1);
     }
 
     #[test]

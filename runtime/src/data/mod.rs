@@ -15,6 +15,7 @@ mod pairs;
 mod parts;
 mod picture;
 mod pixels;
+pub mod points;
 pub mod sources;
 pub mod token_cache;
 pub mod tokenise;
@@ -54,6 +55,8 @@ pub enum DataError {
     NoImages { path: String, part: &'static str },
     #[error("there are no vectors at {path}; name your own with --data")]
     NoVectorsAt { path: String },
+    #[error("there are no points at {path}")]
+    NoPointsAt { path: String },
     #[error("{path}, sequence {number} (counted from 0): {reason}")]
     Sequence {
         path: String,

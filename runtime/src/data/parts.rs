@@ -10,6 +10,8 @@ use std::ops::Range;
 
 /// Numbers of rows, in order.
 pub struct Parts {
+    /// What they are, which names the streams: `images`.
+    of: &'static str,
     pub train: Vec<u32>,
     pub held_out: Vec<u32>,
 }
@@ -22,15 +24,20 @@ pub struct Drawn {
 }
 
 impl Parts {
-    /// Divides so many rows: `percent` per cent (rounded down) are held out, as the stream of this name draws them.
-    pub fn new(stream: &str, rows: u32, percent: u32) -> Parts {
-        let (train, held_out) = divided(stream, rows, percent);
-        Parts { train, held_out }
+    /// Divides so many rows: `percent` per cent (rounded down) are held out, as the stream `held-out images` draws them.
+    pub fn new(of: &'static str, rows: u32, percent: u32) -> Parts {
+        let (train, held_out) = divided(&format!("held-out {of}"), rows, percent);
+        Parts {
+            of,
+            train,
+            held_out,
+        }
     }
 
     /// All of them held out.
     pub fn all_held_out(&self) -> Parts {
         Parts {
+            of: self.of,
             train: vec![],
             held_out: (0..(self.train.len() + self.held_out.len()) as u32).collect(),
         }
@@ -40,7 +47,7 @@ impl Parts {
     /// once, in the order of the seed and the epoch.
     pub fn drawn(&self, draw: Draw, rows: Range<u64>) -> Drawn {
         let all = self.train.len() as u64;
-        let order = Stream::new(draw.seed, "images");
+        let order = Stream::new(draw.seed, self.of);
         let row = |r: u64| self.train[drawn(&order, number(draw, r), all) as usize];
         Drawn {
             key: draw.key(rows.start),

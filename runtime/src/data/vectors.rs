@@ -4,19 +4,20 @@
 //! others to [`mod@crate::data::parts`].
 
 use crate::data::DataError;
-use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
+use crate::data::dataset::{Batch, Batches, Dataset, Draw, Numbers, Unit};
 use crate::data::identity::Identity;
 use crate::data::parts::Parts;
 use odec_program::manifest::Vectors;
 use std::ops::Range;
 
-/// Arrays, row-major: `inputs [n, positions, width]`, with mean and deviation taken out, and `targets [n, positions, m]` or `[n, m]`.
+/// Arrays, row-major: `inputs [n, positions, width]`, with mean and deviation taken out, and `targets [n, positions, m]` or `[n, m]`, or `classes [n]`.
 #[derive(Debug, Default)]
 pub struct Sequences {
     pub count: usize,
     pub positions: u64,
     pub inputs: Vec<f32>,
     pub targets: Vec<f32>,
+    pub classes: Vec<i32>,
 }
 
 /// Sequences in two parts.
@@ -37,7 +38,7 @@ impl VectorSet {
         all: Sequences,
         percent: u32,
     ) -> VectorSet {
-        let parts = Parts::new("held-out images", all.count as u32, percent);
+        let parts = Parts::new("sequences", all.count as u32, percent);
         VectorSet {
             name,
             files,
@@ -59,14 +60,15 @@ impl VectorSet {
             row.extend(&empty);
             row
         });
-        let targets = rows.iter().flat_map(|n| row(&self.all.targets, *n));
+        let targets = match self.shape.classes {
+            true => Numbers::I32(rows.iter().map(|n| self.all.classes[*n as usize]).collect()),
+            false => {
+                let each = rows.iter().flat_map(|n| row(&self.all.targets, *n));
+                Numbers::F32(each.collect())
+            }
+        };
         let columns = self.all.positions + leading;
-        Batch::of_vectors(
-            rows.len() as u64,
-            columns,
-            inputs.collect(),
-            targets.collect(),
-        )
+        Batch::of_vectors(rows.len() as u64, columns, inputs.collect(), targets)
     }
 
     fn some(&self, part: &'static str, rows: &[u32]) -> Result<(), DataError> {

@@ -22,18 +22,23 @@ pub fn range(p: &Param, real: DType) -> std::ops::Range<usize> {
     start..start + elements(p)
 }
 
-/// Writes one parameter's starting values.
-pub fn parameter(p: &Param, seed: u64, mut out: RealsMut) {
-    match p.init {
-        Init::Zeros => out.fill(repeat(0.0)),
-        Init::Ones => out.fill(repeat(1.0)),
-        Init::Constant(x) => out.fill(repeat(x)),
+/// The starting values of the parameter of a path, without end.
+pub fn values(path: &str, init: &Init, seed: u64) -> Box<dyn Iterator<Item = f64>> {
+    match *init {
+        Init::Zeros => Box::new(repeat(0.0)),
+        Init::Ones => Box::new(repeat(1.0)),
+        Init::Constant(x) => Box::new(repeat(x)),
         Init::Normal { std } => {
-            let stream = Stream::new(seed, &format!("init {}", p.path));
-            let blocks = (0..).flat_map(|block| stream.normal4(block));
-            out.fill(blocks.map(|z| std * z));
+            let stream = Stream::new(seed, &format!("init {path}"));
+            let blocks = (0..).flat_map(move |block| stream.normal4(block));
+            Box::new(blocks.map(move |z| std * z))
         }
     }
+}
+
+/// Writes one parameter's starting values.
+pub fn parameter(p: &Param, seed: u64, mut out: RealsMut) {
+    out.fill(values(&p.path, &p.init, seed));
 }
 
 /// Writes all parameters into `Slot::Params`.

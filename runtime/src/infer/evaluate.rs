@@ -1,6 +1,6 @@
 //! Loss on held-out data, and of images the share whose class is predicted.
 
-use crate::data::dataset::{Batch, Count, Dataset, Unit};
+use crate::data::dataset::{Batch, Count, Dataset};
 use crate::data::{DataError, mask};
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::confusion::{Confusion, largest};
@@ -17,7 +17,7 @@ pub struct Evaluation {
     pub measure: Measure,
     /// What was predicted: tokens, all but the first or those that were hidden; images; or sequences.
     pub of: Count,
-    /// The share of images whose class has the largest logit.
+    /// The share of images, or sequences, whose class has the largest logit.
     pub accuracy: Option<f64>,
     /// What evolves report, by name: a number for each step.
     pub reports: BTreeMap<String, Vec<f64>>,
@@ -97,7 +97,7 @@ pub fn evaluate(
     Ok(judge(x, dataset, most, report)?.0)
 }
 
-/// The same, and of images how often each class was predicted for which.
+/// The same, and of classes how often each class was predicted for which.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -111,10 +111,8 @@ pub fn judge(
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut predicted) = (0.0, 0);
-    let mut table = match dataset.unit() {
-        Unit::Tokens | Unit::Sequences => None,
-        Unit::Images => Some(Confusion::new(x.manifest().model.vocab as usize)),
-    };
+    let tells_classes = loss == Loss::Class;
+    let mut table = tells_classes.then(|| Confusion::new(x.manifest().model.vocab as usize));
     let mut reports: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for batch in dataset.held_out_batches(rows, columns, most)? {
         let mut batch = batch?;
@@ -150,22 +148,25 @@ pub fn judge(
     Ok((e, table))
 }
 
-/// Adds the classes that entry `forward` predicts for a batch of images.
+/// Adds the classes that entry `forward` predicts for a batch of images or of sequences of vectors.
 fn classify(x: &mut Executor, batch: &Batch, table: &mut Confusion) -> Result<(), RunError> {
     let classes = x.manifest().model.vocab as usize;
     let entries = &x.manifest().program.entries;
     let planned = entries.get(&EntryId::Forward).map_or(1, |e| e.maxima.batch);
-    let (patches, targets) = (batch.real(names::PATCHES), batch.whole(names::TARGETS));
-    let numbers = patches.len() / targets.len().max(1);
+    let read = [names::PATCHES, names::VECTORS].map(|name| (name, batch.real(name)));
+    let read = read.into_iter().find(|(_, numbers)| !numbers.is_empty());
+    let (name, given) = read.unwrap_or((names::PATCHES, &[][..]));
+    let targets = batch.whole(names::TARGETS);
+    let numbers = given.len() / targets.len().max(1);
     let together = planned.min(batch.rows).max(1) as usize;
-    let parts = patches.chunks((together * numbers).max(1));
-    for (patches, targets) in parts.zip(targets.chunks(together)) {
+    let parts = given.chunks((together * numbers).max(1));
+    for (rows, targets) in parts.zip(targets.chunks(together)) {
         let at = Bindings::new(targets.len() as u64, batch.columns);
-        let given = [(names::PATCHES, Value::F32(patches))];
+        let given = [(name, Value::F32(rows))];
         let logits = x.run(EntryId::Forward, at, &given, &[])?;
         let logits: Vec<f64> = logits.reals(names::LOGITS)?.iter().collect();
-        for (of_image, class) in logits.chunks_exact(classes).zip(targets) {
-            table.add(*class as usize, largest(of_image));
+        for (of_one, class) in logits.chunks_exact(classes).zip(targets) {
+            table.add(*class as usize, largest(of_one));
         }
     }
     Ok(())

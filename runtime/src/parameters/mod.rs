@@ -3,3 +3,4 @@
 pub mod checkpoint;
 pub mod factors;
 pub mod import;
+pub mod values;

@@ -21,6 +21,7 @@ fn shape() -> Vectors {
         columns: 1,
         whole: false,
         events: false,
+        classes: false,
         mean: 0.5,
         std: 2.0,
         leading: 0,
@@ -130,6 +131,44 @@ fn the_same_vectors_are_read_from_files_of_both_kinds() {
     let row = |n: f32| [n, n + 1.0, n + 2.0, n + 3.0, 0.0, 0.0];
     assert_eq!(b.real(VECTORS), [row(0.0), row(0.0), row(4.0)].concat());
     assert_eq!(b.real(TARGETS), [0.0, 0.0, 1.0]);
+}
+
+/// A class for each sequence, as whole numbers of any width.
+#[test]
+fn classes_of_sequences_are_read() {
+    let p = Place::new();
+    let of_five = Vectors {
+        columns: 5,
+        whole: true,
+        classes: true,
+        ..shape()
+    };
+    let [(_, x), _] = arrays(4);
+    let file = |name: &str, classes: Vec<u8>| {
+        p.write(name, &npz(&[("x", x.clone()), ("y", classes)], false))
+    };
+    let eight = [3i64, 0, 4, 1].iter().flat_map(|c| c.to_le_bytes());
+    for file in [
+        file("bytes.npz", npy("|u1", "(4,)", &[3, 0, 4, 1])),
+        file("eight.npz", npy("<i8", "(4,)", &eight.collect::<Vec<u8>>())),
+    ] {
+        let b = all(opened(&[file], &of_five, 0).unwrap());
+        assert_eq!((b.rows, b.columns, b.predicted), (4, 3, 4));
+        assert_eq!(b.whole(TARGETS), [3, 0, 4, 1]);
+        assert_eq!(b.real(VECTORS).len(), 24);
+    }
+    let mut said = vec![];
+    for classes in [
+        npy("|u1", "(4,)", &[3, 0, 5, 1]),
+        npy("|i1", "(4,)", &[3, 255, 0, 1]),
+        npy("|u1", "(4, 1)", &[3, 0, 4, 1]),
+        array("(4,)", [0.0; 4]),
+    ] {
+        let e = opened(&[file("bad.npz", classes)], &of_five, 0).err();
+        let e = e.expect("it is refused").to_string();
+        said.push(e.replace(&p.0.path().display().to_string(), ""));
+    }
+    insta::assert_snapshot!(said.join("\n"));
 }
 
 #[test]

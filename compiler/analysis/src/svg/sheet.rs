@@ -76,6 +76,20 @@ impl Sheet {
         ));
     }
 
+    /// A thin curve, of which many lie over each other.
+    pub fn path(&mut self, class: &str, d: &str) {
+        self.put(format_args!(
+            "<path class=\"{class}\" fill=\"none\" stroke-width=\".9\" stroke-opacity=\".55\" stroke-linejoin=\"round\" d=\"{d}\"/>"
+        ));
+    }
+
+    /// A small filled circle.
+    pub fn spot(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
+        self.put(format_args!(
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>"
+        ));
+    }
+
     pub fn dot(&mut self, (x, y): (f64, f64)) {
         self.put(format_args!(
             "<circle class=\"dot\" stroke-width=\"1.5\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"

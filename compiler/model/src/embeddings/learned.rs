@@ -42,7 +42,7 @@ impl Part for Learned {
 }
 
 impl Embedding for Learned {
-    fn width(&self) -> u64 {
+    fn width(&self, _: &dyn Input) -> u64 {
         self.width
     }
 

@@ -50,7 +50,7 @@ impl Part for Linear {
 }
 
 impl Embedding for Linear {
-    fn width(&self) -> u64 {
+    fn width(&self, _: &dyn Input) -> u64 {
         self.width
     }
 

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 /// From an input to states.
 pub trait Embedding: Debug {
-    /// Columns of the state.
-    fn width(&self) -> u64;
+    /// Columns of the state that is made of an input.
+    fn width(&self, of: &dyn Input) -> u64;
     /// Says what input it has no meaning for.
     fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>);
     /// All parameters, by their paths below `embed`.
@@ -32,11 +32,13 @@ pub trait EmbedScope {
     fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
     /// The rows of a table with one for each position that a run is given.
     fn rows(&mut self, b: &mut Builder, table: Value) -> TypeResult;
+    /// What a run leaves to the next under a name, as [`crate::layers::Weights::carry`].
+    fn carry(&mut self, b: &mut Builder, name: &str, shape: [u64; 2]) -> TypeResult<Option<Value>>;
     /// Sinusoids of these positions, as wide as the state.
     fn sinusoids(&mut self, b: &mut Builder) -> TypeResult;
 }
 
-parts! { Embedding: learned::Learned, linear::Linear }
+parts! { Embedding: learned::Learned, linear::Linear, id::Identity }
 
 /// All embeddings.
 pub static EMBEDDINGS: Place<Rc<dyn Embedding>> = Place {

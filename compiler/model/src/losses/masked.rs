@@ -26,7 +26,8 @@ impl LossTerm for Masked {
         let rate = args.required("rate", sink);
         let rate = rate.and_then(|e| report(real(e, Bounds::PositiveShare), sink));
         let token = vocab.saturating_sub(1);
-        rate.map(|rate| (Masked, Some(Loss::Masked { rate, token })))
+        let kept = None;
+        rate.map(|rate| (Masked, Some(Loss::Masked { rate, token, kept })))
     }
 
     fn definition(&self) -> String {

@@ -249,6 +249,8 @@ macro_rules! terms {
     };
 }
 
+mod numbers;
+
 terms! {
     cross_entropy::CrossEntropy,
     smooth::Smooth,

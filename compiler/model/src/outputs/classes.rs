@@ -1,4 +1,4 @@
-//! `classes`: a number for each class of a whole image, of which the softmax is how likely it is.
+//! `classes`: a number for each class of a whole image or sequence of vectors, of which the softmax is how likely it is.
 
 use super::rows::Rows;
 use super::{Embedded, Output, OutputScope};
@@ -34,11 +34,11 @@ impl Part for Classes {
     const DECLARATION: Declaration = Declaration {
         name: "classes",
         about: About {
-            summary: "A number for each class of an image, linear in the mean of its last states, or in that of the class token.",
+            summary: "A number for each class of an image or a sequence of vectors, linear in the mean of its last states, or in that of the class token.",
             formula: "y = mean(x)·Wᵀ + b over all positions, or c·Wᵀ + b, W [number, width]",
             source: "Dosovitskiy et al. 2021, ICLR, eq. 4 (class token); Zhai et al. 2022, CVPR (the mean in its place)",
             notes: &[
-                "What is compared with them is the class of each image (`cross_entropy`, `smooth`).",
+                "What is compared with them is the class of each image or sequence (`cross_entropy`, `smooth`).",
             ],
         },
         arguments: &[CLASSES, Rows::OF_ONE],
@@ -62,7 +62,7 @@ impl Output for Classes {
     fn fit(&self, span: Span, sizes: Sizes, of: Embedded, sink: &mut Vec<Diagnostic>) {
         self.of.fit(span, of, sink);
         if sizes.vocab.is_some() {
-            let d = incompatible(span, "`classes` are said of images");
+            let d = incompatible(span, "`classes` are said of images and of sequences of vectors");
             let d =
                 d.label("this model reads tokens, and no data source gives the class of a text");
             sink.push(d.help("write `output logits`, or `input patches(…)`"));

@@ -39,6 +39,8 @@ pub struct Ends<'m> {
     pub output: &'m dyn Output,
     /// Rows that the model puts before those of the input.
     pub leading: u64,
+    /// The token that ends segments of the input, where they are told apart.
+    pub separator: Option<u64>,
     pub sizes: Sizes,
 }
 

@@ -53,19 +53,19 @@ impl Part for Vectors {
     const DECLARATION: Declaration = Declaration {
         name: "vectors",
         about: About {
-            summary: "Sequences of vectors, and the numbers that the model predicts for each.",
-            formula: "inputs [n, positions, width], (x − mean) / std; targets [n, positions, m], or [n, m] for outputs that say one thing of a sequence",
+            summary: "Sequences of vectors, and the numbers or the class that the model predicts for each.",
+            formula: "inputs [n, positions, width], (x − mean) / std; targets [n, positions, m], or [n, m] for outputs that say one thing of a sequence, or classes [n]",
             source: "",
             notes: &[
                 "Files named `….npz` hold both arrays. Of a file named `….npy`, whose name has the word that `inputs` says, the targets are in the file beside it that has the word of `targets` in its place: `train-x.npy`, `train-y.npy`.",
-                "Numbers are real, of 4 or 8 bytes. All are read before training begins: an array of another shape, and a number that is none, are named. Targets of `bce` are from 0 to 1.",
+                "Numbers are real, of 4 or 8 bytes; classes, which `classes(m)` tells, are whole ones from 0 to m − 1. All are read before training begins: an array of another shape, and a number that is none, are named. Targets of `bce` are from 0 to 1.",
                 "Which sequences are held out is drawn, once for all; training goes through all others before any comes again.",
             ],
         },
         arguments: &[FILES, INPUTS, TARGETS, MEAN, STD, HELD_OUT],
         examples: &[Example {
             text: "data vectors(\"train.npz\", inputs: \"x\", targets: \"y\", held_out: 20%)",
-            meaning: "with `output rmsnorm |> linear(3)` and `loss mse`",
+            meaning: "with `output rmsnorm |> linear(3)` and `loss mse`, or `output rmsnorm |> classes(10)`",
         }],
     };
 
@@ -94,12 +94,16 @@ impl DataSource for Vectors {
             sink.push(d.help("write `input vectors(width: 12, context: 100)`"));
             return None;
         }
-        if of.output.asks() != Loss::Mse {
-            let d = incompatible(self.span, "`vectors` have numbers to compare with");
-            let d = d.label("this model tells classes");
-            sink.push(d.help("write `output … |> linear(3)` and `loss mse`"));
-            return None;
-        }
+        let classes = match of.output.asks() {
+            Loss::Mse => false,
+            Loss::Class => true,
+            _ => {
+                let d = incompatible(self.span, "`vectors` have numbers or a class to compare with");
+                let d = d.label("this model tells tokens");
+                sink.push(d.help("write `output … |> linear(3)` and `loss mse`, or `output … |> classes(10)`"));
+                return None;
+            }
+        };
         let target = of.output.targets(of.sizes).ty;
         Some(Data {
             files: self.files.clone(),
@@ -108,10 +112,11 @@ impl DataSource for Vectors {
                 targets: self.targets.clone(),
                 positions: of.input.context(),
                 width: of.input.value().ty.cols(),
-                columns: target.cols(),
+                columns: of.output.columns(of.sizes),
                 whole: target.shape.get(1) == Some(&Dim::Fixed(1)),
                 // The loss says whether they are (`train.rs`).
                 events: false,
+                classes,
                 mean: self.mean,
                 std: self.std,
                 leading: of.leading,

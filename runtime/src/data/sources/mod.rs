@@ -2,7 +2,7 @@
 //!
 //! Takes a [`Source`]; gives a [`Dataset`]. Nothing outside of this folder knows which kinds there are.
 
-mod arrays;
+pub(super) mod arrays;
 mod bytes;
 mod image_folder;
 mod images;

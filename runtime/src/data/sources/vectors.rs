@@ -119,6 +119,7 @@ impl VectorFiles<'_> {
             return Err(DataError::images(path, reason));
         }
         let wanted = match of.whole {
+            _ if of.classes => vec![n],
             true => vec![n, of.columns],
             false => vec![n, positions, of.columns],
         };
@@ -135,6 +136,10 @@ impl VectorFiles<'_> {
         let standard = |x: f64| (x - of.mean) / of.std;
         let any = |_: f64| None;
         all.inputs.extend(numbers(inputs, n, standard, any)?);
+        if of.classes {
+            all.classes.extend(classes(targets, of.columns)?);
+            return Ok(());
+        }
         let event = |x: f64| match of.events && !(0.0..=1.0).contains(&x) {
             true => Some("targets of `bce` are from 0 to 1"),
             false => None,
@@ -149,6 +154,30 @@ fn known(path: &Path) -> Result<DataFile, DataError> {
         DataError::Missing { path } => DataError::NoVectorsAt { path },
         e => e,
     })
+}
+
+/// The classes of sequences, below a number.
+fn classes((path, head, bytes): &Named, below: u64) -> Result<Vec<i32>, DataError> {
+    if let Element::Float(_) = head.element {
+        let reason = "its numbers are not whole ones, which classes are";
+        return Err(DataError::images(path, reason));
+    }
+    let each = bytes.chunks_exact(head.element.bytes()).enumerate();
+    each.map(|(i, b)| {
+        let class = head.element.whole(b);
+        let known = class.and_then(|c| i32::try_from(c).ok());
+        known
+            .filter(|c| u64::try_from(*c).is_ok_and(|c| c < below))
+            .ok_or_else(|| DataError::Sequence {
+                path: path.shown(),
+                number: i as u64,
+                reason: match class {
+                    Some(c) => format!("its class is {c}; classes are 0 to {}", below - 1),
+                    None => "its class is beyond 64 bits".into(),
+                },
+            })
+    })
+    .collect()
 }
 
 /// The numbers of an array of so many sequences. `wrong`: what is wrong with one that is finite.

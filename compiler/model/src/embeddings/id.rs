@@ -1,0 +1,59 @@
+//! `id`: the numbers at each position, as they are.
+
+use super::{EmbedScope, Embedding};
+use crate::inputs::Input;
+use crate::layers::LayerParam;
+use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, TypeResult, Value};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity;
+
+impl Part for Identity {
+    const DECLARATION: Declaration = Declaration {
+        name: "id",
+        about: About {
+            summary: "The numbers at each position are the first state, as they are.",
+            formula: "x = input",
+            source: "",
+            notes: &["In fields, `width` stands for the numbers at a position. There is nothing to train."],
+        },
+        arguments: &[],
+        examples: &[Example {
+            text: "embed id",
+            meaning: "particles that fields move; `odec simulate` draws their paths",
+        }],
+    };
+
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(Identity)
+    }
+}
+
+impl Embedding for Identity {
+    fn width(&self, of: &dyn Input) -> u64 {
+        of.value().ty.cols()
+    }
+
+    fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
+        if of.vocab().is_some() {
+            let d = incompatible(span, "`id` takes the numbers at each position");
+            let d = d.label("the positions of this model's input hold tokens");
+            sink.push(d.help("write `embed learned(width: 256)`"));
+        }
+    }
+
+    fn params(&self, _: &dyn Input) -> Vec<LayerParam> {
+        Vec::new()
+    }
+
+    fn table(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn build(&self, _: &mut Builder, input: Value, _: &mut dyn EmbedScope) -> TypeResult {
+        Ok(input)
+    }
+}

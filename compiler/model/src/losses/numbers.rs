@@ -1,0 +1,64 @@
+//! What terms share that compare numbers with given ones, row by row.
+
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Term, Training};
+use crate::error::BuildError;
+use crate::scheme::args::Args;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, TypeResult, Value};
+use odec_program::manifest::Loss;
+use std::fmt::Debug;
+
+/// How numbers are compared.
+pub trait Comparison: Clone + Debug + PartialEq {
+    const NAME: &'static str;
+    const DEFINITION: &'static str;
+    const LOSS: Loss;
+
+    /// Of each row, the mean over columns.
+    fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult;
+}
+
+/// The term of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfNumbers<C>(pub C);
+
+impl<C: Comparison + Default> LossTerm for OfNumbers<C>
+where
+    OfNumbers<C>: Into<Term>,
+{
+    const NAME: &'static str = C::NAME;
+    const ASKS: bool = true;
+    const IS_PLAIN: bool = true;
+    const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = Some(Compared::Numbers);
+
+    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
+        Some((OfNumbers(C::default()), Some(C::LOSS)))
+    }
+
+    fn definition(&self) -> String {
+        C::DEFINITION.into()
+    }
+
+    fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}
+
+    fn step(
+        &self,
+        _: &mut dyn Training,
+        _: &mut Builder,
+        _: &StepTaken,
+    ) -> Result<Vec<Value>, BuildError> {
+        Ok(Vec::new())
+    }
+
+    fn rows(
+        &self,
+        _: &mut dyn Training,
+        b: &mut Builder,
+        of: &Predicted,
+    ) -> Result<Value, BuildError> {
+        let (values, targets) = of.numbers()?;
+        Ok(C::rows(b, values, targets)?)
+    }
+}
