@@ -3,7 +3,7 @@
 use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
-use odec_runtime::data::dataset::Unit;
+use odec_program::manifest::Loss;
 use odec_runtime::infer::confusion::{self, MOST_DRAWN};
 use odec_runtime::infer::evaluate::judge;
 use odec_runtime::system::output;
@@ -21,10 +21,11 @@ pub fn run(args: &cli::Eval) -> Done {
         Show::Auto
     };
     let dataset = dataset_of(&args.run, &args.data, show).map_err(Failure::input)?;
-    let drawn = args.svg.as_ref().filter(|_| dataset.unit() != Unit::Images);
+    let told = executor.manifest().train.as_ref().map(|t| t.loss);
+    let drawn = args.svg.as_ref().filter(|_| told != Some(Loss::Class));
     if let Some(svg) = drawn {
         return Err(Failure::Input(format!(
-            "{}: only models of images have a confusion matrix; `odec train` draws the losses of all others",
+            "{}: only models that tell the classes of images have a confusion matrix; `odec train` draws the losses of all others",
             svg.shown()
         )));
     }
@@ -50,7 +51,7 @@ pub fn run(args: &cli::Eval) -> Done {
         outln!("{}", json(dataset.name(), &e));
     } else {
         let (n, unit) = (e.of.number(), e.of.unit());
-        let predicted = format!("{} {}", predicted(unit), unit.name());
+        let predicted = format!("{} {}", predicted(&e), unit.name());
         outln!("{n} {predicted} of {}", escaped(dataset.name()));
         let (loss, bits) = (e.loss, e.bits());
         let nats = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
@@ -73,10 +74,10 @@ pub fn run(args: &cli::Eval) -> Done {
     Ok(())
 }
 
-fn predicted(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Tokens | Unit::Sequences => "predicted",
-        Unit::Images => "classified",
+fn predicted(e: &Evaluation) -> &'static str {
+    match e.accuracy {
+        None => "predicted",
+        Some(_) => "classified",
     }
 }
 

@@ -90,6 +90,7 @@ impl Spec {
             source: self.sources.first().map(|b| &*b.input),
             output: &*self.output.kind,
             leading: self.begin.embed.leading_rows(),
+            told: self.begin.embed.told(),
             sizes: self.sizes,
         }
     }
@@ -187,12 +188,12 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         .embed
         .kind
         .fit(begin.embed.span, &*begin.input, r.sink);
-    if let Some(leading) = &begin.embed.leading {
+    for leading in &begin.embed.leading {
         leading.fit(begin.embed.span, &*begin.input, r.sink);
     }
     let embedded = Embedded {
         table: begin.embed.kind.table(),
-        class_token: begin.embed.leading.is_some(),
+        class_token: begin.embed.has_class_token(),
     };
     output.kind.fit(output.span, sizes, embedded, r.sink);
     if output.kind.asks() != Loss::Next

@@ -44,6 +44,8 @@ pub enum Measure {
     Mse,
     /// Nats for each event.
     Bce,
+    /// A mean square between velocities.
+    Velocity,
 }
 
 impl Measure {
@@ -52,6 +54,7 @@ impl Measure {
             Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Measure::Nats,
             Loss::Mse => Measure::Mse,
             Loss::Bce => Measure::Bce,
+            Loss::Velocity => Measure::Velocity,
         }
     }
 
@@ -61,6 +64,7 @@ impl Measure {
             Measure::Nats => None,
             Measure::Mse => Some("mse"),
             Measure::Bce => Some("bce"),
+            Measure::Velocity => Some("velocity"),
         }
     }
 }
@@ -111,9 +115,9 @@ pub fn judge(
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut predicted) = (0.0, 0);
-    let mut table = match dataset.unit() {
-        Unit::Tokens | Unit::Sequences => None,
-        Unit::Images => Some(Confusion::new(x.manifest().model.vocab as usize)),
+    let mut table = match (dataset.unit(), loss) {
+        (Unit::Images, Loss::Class) => Some(Confusion::new(x.manifest().model.vocab as usize)),
+        _ => None,
     };
     let mut reports: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for batch in dataset.held_out_batches(rows, columns, most)? {

@@ -651,6 +651,7 @@ pub fn images() -> Manifest {
         crop: 0,
         flip: false,
         leading: 0,
+        flow: None,
     });
     m
 }

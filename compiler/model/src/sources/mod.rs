@@ -4,6 +4,7 @@
 //! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
 
 use crate::arguments::Argument;
+use crate::beginnings::Conditions;
 use crate::codes;
 use crate::inputs::Input;
 use crate::layers::Sizes;
@@ -39,6 +40,8 @@ pub struct Ends<'m> {
     pub output: &'m dyn Output,
     /// Rows that the model puts before those of the input.
     pub leading: u64,
+    /// What it is told beside the input.
+    pub told: Conditions,
     pub sizes: Sizes,
 }
 
