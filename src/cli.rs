@@ -76,9 +76,9 @@ pub enum Command {
     Train(Train),
     /// Evaluate a run: loss and perplexity on held-out text
     Eval(Eval),
-    /// Generate text from a run
+    /// Generate text from a run, or draw images
     #[command(
-        after_help = "Example:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8"
+        after_help = "Examples:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8\n  odec generate runs/digits --scheme dormand_prince --steps 8 -o samples.png"
     )]
     Generate(Generate),
     /// Translate texts with a run that was trained on pairs
@@ -486,8 +486,29 @@ pub struct Generate {
     /// Folder of the run
     pub run: PathBuf,
     /// The text to continue
-    #[arg(long)]
-    pub prompt: String,
+    #[arg(long, required_unless_present = "output", conflicts_with = "output")]
+    pub prompt: Option<String>,
+    /// Of a model that moves noise to images: draw images into this PNG file, a row for each class
+    #[arg(short, long, value_name = "FILE", requires_all = ["scheme", "steps"])]
+    pub output: Option<PathBuf>,
+    /// The explicit Runge–Kutta scheme of the library that integrates the model's velocity
+    #[arg(long, value_name = "SCHEME", requires = "output")]
+    pub scheme: Option<String>,
+    /// Steps of the scheme from noise to images
+    #[arg(long, value_name = "N", requires = "output", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub steps: Option<u64>,
+    /// Only images of this class
+    #[arg(long, value_name = "CLASS", requires = "output")]
+    pub class: Option<u64>,
+    /// Images in a row
+    #[arg(long, value_name = "N", requires = "output", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub count: u64,
+    /// Say how many of the images this run, which tells the classes of such images, takes for the class that was asked for
+    #[arg(long, value_name = "RUN", requires = "output")]
+    pub classifier: Option<PathBuf>,
+    /// Print what was drawn as JSON
+    #[arg(long, requires = "output")]
+    pub json: bool,
     /// The tokenizer.json of a model that was trained on token files
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,

@@ -11,5 +11,6 @@ pub mod fail;
 pub mod library;
 pub mod measure;
 mod memory_check;
+pub mod method;
 pub mod source;
 pub mod terminal;

@@ -614,6 +614,8 @@ pub enum Loss {
     Mse,
     /// Whether events happen, each by its logit, in nats, a mean over columns and rows.
     Bce,
+    /// The velocity between noise and data: the mean square of what is off, over columns and rows.
+    Velocity,
     /// Every token of the second of two sequences, from those before it and all of the first. The mean is over targets that are not `padding`.
     Pairs { padding: u64 },
 }
@@ -754,6 +756,30 @@ pub struct Images {
     /// Rows of zeros that a model needs behind the patches of an image, in whose place it puts rows of its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub leading: u64,
+    /// The model is given points between noise and images, and not images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Flow>,
+}
+
+/// Points `(1 − t) x₀ + t x₁` between normal noise x₀ and data x₁ (Lipman et al. 2023, ICLR; Liu et al. 2023, ICLR).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flow {
+    pub times: Times,
+    /// Whether the model is told the class beside the time.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub labelled: bool,
+}
+
+/// The law of the time t of a point, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Times {
+    Uniform,
+    /// `log(t / (1 − t))` is normal (Esser et al. 2024, ICML, 3.1).
+    LogitNormal {
+        mean: f64,
+        std: f64,
+    },
 }
 
 impl Form {

@@ -15,6 +15,9 @@ pub const VECTORS: &str = "vectors";
 /// The first of two sequences, which the encoder reads.
 pub const SOURCE: &str = "source";
 pub const TARGETS: &str = "targets";
+/// How far a row is between noise and data, `[batch, 1, 1]`, and how much it is of each class, `[batch, 1, classes]`: 1 of its own, 0 of all others.
+pub const TIME: &str = "time";
+pub const LABEL: &str = "label";
 
 /// The results [`ResultId::Logits`], [`ResultId::Values`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].
 pub const LOGITS: &str = "logits";

@@ -184,9 +184,21 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
         }
         Some(Form::Images(i)) => {
             let n = batch * seq * i.patch * i.patch * i.channels;
-            let patches = (0..n).map(real).collect();
-            let classes = (0..batch).map(token).collect();
-            (Batch::of_images(seq, patches, classes), Unit::Images)
+            let patches: Vec<f32> = (0..n).map(real).collect();
+            let micro = match i.flow {
+                None => {
+                    let classes = (0..batch).map(token).collect();
+                    Batch::of_images(seq, patches, classes)
+                }
+                Some(flow) => {
+                    let times = (0..batch).map(real).collect();
+                    let labels = flow
+                        .labelled
+                        .then(|| (0..batch * i.classes).map(real).collect());
+                    Batch::of_flows(seq, patches.clone(), times, labels, patches)
+                }
+            };
+            (micro, Unit::Images)
         }
     }
 }

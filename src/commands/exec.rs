@@ -73,6 +73,11 @@ fn interpret(args: &cli::Exec) -> Done {
                 ));
             };
             bindings = Some(Bindings::new(batch, rows));
+        } else if name == names::TIME {
+            let Some(of_rows) = of_images(&shape) else {
+                return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
+            };
+            shape = of_rows;
         } else if name == names::TARGETS && numbers_are_compared(graph) {
             // As they are.
         } else if name == names::TARGETS && given.tensor(names::TOKENS).is_err() {

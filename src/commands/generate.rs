@@ -1,18 +1,29 @@
-//! `odec generate`: generates text from a run and prints it token by token.
+//! `odec generate`: generates text from a run and prints it token by token, or draws images.
 
 use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
-use odec_runtime::Shown;
+use odec_driver::method::explicit;
+use odec_program::manifest::Images;
+use odec_runtime::infer::flow;
 use odec_runtime::infer::generate::{GenerateError, can_generate};
-use odec_runtime::system::stdio;
-use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, tokenizer_of};
-use std::io::ErrorKind;
+use odec_runtime::system::progress::Work;
+use odec_runtime::system::{output, stdio};
+use odec_runtime::{
+    Executor, Sampling, Show, Shown, Tokenizer, generate, open_run_with, outln, tokenizer_of,
+};
+use serde_json::json;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 pub fn run(args: &cli::Generate) -> Done {
     let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
         .map_err(Failure::input)?;
+    if let (Some(output), Some(scheme), Some(steps)) = (&args.output, &args.scheme, args.steps) {
+        return draw(args, &mut executor, (output, scheme, steps));
+    }
     can_generate(&executor).map_err(Failure::input)?;
+    let given = args.prompt.as_deref().unwrap_or_default();
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = match (&args.tokenizer, saved) {
         (Some(path), _) => Tokenizer::open(path).map_err(Failure::input)?,
@@ -31,19 +42,13 @@ pub fn run(args: &cli::Generate) -> Done {
         seed: args.seed,
     };
     // The prompt is printed when the model has taken it, not before a refusal.
-    let mut prompt = Some(args.prompt.as_str());
+    let mut prompt = Some(given);
     let mut emit = |text: &str| match stdio::show(&format!("{}{text}", prompt.take().unwrap_or("")))
     {
         true => Ok(()),
         false => Err(ErrorKind::BrokenPipe.into()),
     };
-    let made = generate(
-        &mut executor,
-        &tokenizer,
-        &args.prompt,
-        &sampling,
-        &mut emit,
-    );
+    let made = generate(&mut executor, &tokenizer, given, &sampling, &mut emit);
     match made {
         // Without a reader there is nothing left to do.
         Err(GenerateError::Write(_)) => Ok(()),
@@ -53,4 +58,86 @@ pub fn run(args: &cli::Generate) -> Done {
             Ok(())
         }
     }
+}
+
+/// Draws images into a file: noise that a scheme moves with the velocity of a model, in so many steps.
+fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done {
+    let (path, scheme, steps) = to;
+    let (of, _) = flow::drawn(x).map_err(Failure::input)?;
+    let rows = flow::rows(x, args.class).map_err(Failure::input)?;
+    let explicit = explicit(scheme)?;
+    output::check_beside(path, &args.run).map_err(Failure::input)?;
+    // Whether the other run tells such images apart is known before any is drawn.
+    let mut classifier = match &args.classifier {
+        None => None,
+        Some(run) => {
+            let unsigned = artifact::unsigned(args.trust);
+            let opened = open_run_with(run, args.device, None, unsigned);
+            let mut opened = opened.map_err(Failure::input)?;
+            flow::classified(&mut opened, &of, &[]).map_err(Failure::input)?;
+            Some(opened)
+        }
+    };
+    let repeated = |class: &Option<u64>| std::iter::repeat_n(*class, args.count as usize);
+    let asked = flow::Sampling {
+        classes: rows.iter().flat_map(repeated).collect(),
+        steps,
+        seed: args.seed,
+    };
+    let show = match args.json {
+        true => Show::Warnings,
+        false => Show::Auto,
+    };
+    let mut work = Work::new(show, "drawing", asked.classes.len() as u64);
+    let images = flow::sample(x, &explicit.method, &asked, &mut |done| work.at(done));
+    work.finish();
+    let images = images.map_err(Failure::input)?;
+    let picture = flow::grid(&of, &images, args.count).map_err(Failure::input)?;
+    let written = output::write(path, |file| file.write_all(&picture));
+    written.map_err(Failure::input)?;
+    let recognised = match &mut classifier {
+        None => None,
+        Some(run) => Some(recognised(run, (&of, &images), &asked.classes)?),
+    };
+    let (per_step, n) = (explicit.evaluations(), images.len());
+    if args.json {
+        let facts = json!({
+            "output": path.shown(), "scheme": explicit.name, "order": explicit.order, "steps": steps,
+            "evaluations_per_step": per_step, "evaluations": per_step * steps, "images": n, "classes": asked.classes,
+            "recognised": recognised,
+        });
+        outln!("{facts}");
+        return Ok(());
+    }
+    let order = match explicit.order {
+        Some(order) => format!("order {order}, proved"),
+        None => "no order is proved".to_string(),
+    };
+    outln!("{n} images in {}", path.shown());
+    outln!(
+        "{} ({order}): {steps} steps of {per_step} evaluations, {} evaluations of the velocity for each image",
+        explicit.name,
+        per_step * steps
+    );
+    if let Some(share) = recognised {
+        outln!(
+            "{:.1} % are recognised as the class asked for",
+            100.0 * share
+        );
+    }
+    Ok(())
+}
+
+/// The share of images that another run takes for their classes.
+fn recognised(
+    classifier: &mut Executor,
+    (of, images): (&Images, &[Vec<f64>]),
+    classes: &[Option<u64>],
+) -> Done<f64> {
+    let told = flow::classified(classifier, of, images).map_err(Failure::input)?;
+    let pairs = told.iter().zip(classes);
+    let right = |(told, asked): &(&Option<usize>, &Option<u64>)| {
+        told.is_some() && told.map(|n| n as u64) == **asked
+    };
+    Ok(pairs.filter(right).count() as f64 / classes.len().max(1) as f64)
 }

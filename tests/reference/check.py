@@ -137,6 +137,16 @@ def images(system: System, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
     return patches, rng.integers(0, shape.vocab, shape.batch, dtype=np.int32)
 
 
+def flows(system: System, shape: Shape) -> tuple[np.ndarray, ...]:
+    """Random patches with two empty rows behind them, times, classes, and velocities."""
+    rng, size = np.random.default_rng(4), (shape.batch, shape.context, shape.vocab)
+    points, moves = (rng.standard_normal(size).astype(np.float32) for _ in range(2))
+    points[:, -2:], moves[:, -2:] = 0, 0
+    time = rng.random((shape.batch, 1, 1)).astype(np.float32)
+    label = np.eye(10, dtype=np.float32)[rng.integers(0, 10, (shape.batch, 1))]
+    return points, time, label, moves
+
+
 def vectors(system: System, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
     """Random vectors, and random numbers from 0 to 1 to compare with."""
     rng, (width, columns) = np.random.default_rng(3), system.vectors
@@ -235,6 +245,9 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     if meant.vectors:
         tokens, targets = vectors(meant, shape)
     given = {meant.reads: tokens}
+    if meant.velocity:
+        points, time, label, targets = flows(meant, shape)
+        given, tokens = {"patches": points, "time": time, "label": label}, (points, time, label)
     if meant.translator:
         source_text, tokens, targets = pairs(shape)
         given, tokens = {"source": source_text, "tokens": tokens}, (source_text, tokens)

@@ -24,7 +24,8 @@ def expected(system: System, shape: Shape) -> Table:
     if numbers:
         table = {"embed.linear.weight": (shape.width, numbers), "embed.linear.bias": (shape.width,)}
         table |= {"embed.class_token": (shape.width,)} if system.class_token else {}
-        said = "classes" if system.image else "linear"
+        table |= {"embed.time_token.weight": (shape.width, shape.width), "embed.label_token.weight": (shape.width, 10)} if system.velocity else {}
+        said = "classes" if system.image and not system.velocity else "linear"
         ends |= {f"{said}.weight": (shape.vocab, shape.width), f"{said}.bias": (shape.vocab,)}
     else:
         table = {"embed.token.weight": (shape.vocab, shape.width)}
@@ -38,17 +39,23 @@ def expected(system: System, shape: Shape) -> Table:
 def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array, key: Array | int = 0) -> Array:
     """Mean over all targets, or over those of hidden tokens, of −log softmax(logits); `tokens` are the numbers of patches where it reads images, and vectors where it reads those.
 
-    The last row of these is left out where a learned one stands before them. Numbers are compared by their mean square, or as chances."""
+    The last row of these is left out where a learned one stands before them. Between noise and images, `tokens` are patches, times and classes, and `targets` velocities. Numbers are compared by their mean square, or as chances."""
     if system.translator:
         # A source, and the targets so far; what fills up rows is no target.
         chosen = jax.nn.log_softmax(translated(system.translator, shape, p, *tokens), axis=-1)
         chosen = jnp.take_along_axis(chosen, targets[..., None], axis=-1)[..., 0]
         counts = targets != shape.vocab - 1
         return -jnp.sum(jnp.where(counts, chosen, 0.0)) / jnp.sum(counts)
+    if system.velocity:
+        tokens, time, label = (jnp.asarray(x, jnp.float64) for x in tokens)
     x = p["embed.token.weight"][tokens] if system.reads == "tokens" else linear(p, "embed.linear", tokens)
     if system.class_token:
         first = jnp.broadcast_to(p["embed.class_token"], (x.shape[0], 1, shape.width))
         x = jnp.concatenate([first, x[:, :-1]], axis=1)
+    if system.velocity:
+        waves = waves_of(system.velocity * time[:, :, 0], shape.width)
+        first = [waves @ p["embed.time_token.weight"].T, label[:, 0] @ p["embed.label_token.weight"].T]
+        x = jnp.concatenate([jnp.stack(first, axis=1), x[:, :-2]], axis=1)
     if system.positions == "learned" or system.image or system.vectors:
         x = x + p["embed.position.weight"][: x.shape[1]]
     if system.segments:
@@ -72,6 +79,9 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         if "bce" in system.loss:
             return jnp.mean(-targets * jax.nn.log_sigmoid(said) - (1 - targets) * jax.nn.log_sigmoid(-said))
         return jnp.mean((said - targets) ** 2)
+    if system.velocity:
+        # Each patch has its velocity; the last two rows of what is compared are empty.
+        return jnp.mean((linear(p, "output.linear", x[:, 2:]) - targets[:, :-2]) ** 2)
     if system.image:
         read = x[:, 0] if system.class_token else jnp.mean(x, axis=1)
         logits = jax.nn.log_softmax(linear(p, "output.classes", read), axis=-1)
@@ -102,6 +112,13 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1)
     hidden = tokens == shape.vocab - 1 if system.masked else jnp.ones(tokens.shape, bool)
     return -jnp.sum(jnp.where(hidden[..., None], chosen, 0.0)) / jnp.sum(hidden)
+
+
+def waves_of(times: Array, width: int) -> Array:
+    """Sines and cosines of times in turn: `[batch, 1]` to `[batch, width]`."""
+    column = jnp.arange(width)
+    angles = times * 10000.0 ** (-2.0 * (column // 2) / width)
+    return jnp.where(column % 2 == 0, jnp.sin(angles), jnp.cos(angles))
 
 
 def loss_and_gradient(

@@ -113,6 +113,8 @@ class System:
     sets: dict[str, int] = field(default_factory=dict)
     # Side of the grey images that it reads, and of their patches: the state is made by a linear map, and each image has one of ten classes.
     image: tuple[int, int] | None = None
+    # Whether it gives the velocity between noise and images: it is told the time, by waves of this frequency, and the class, and both are rows before the patches.
+    velocity: float | None = None
     # Numbers of each vector that it reads, and how many it predicts, for each vector or for all of them.
     vectors: tuple[int, int] | None = None
     # Whether a learned row stands before those of the input, and what is said is read there.
@@ -132,6 +134,8 @@ class System:
             return shape
         side, patch = self.image
         # As many predictions as texts have, so that the roundings of bf16 average out alike.
+        if self.velocity:
+            return replace(shape, vocab=patch**2, context=(side // patch) ** 2 + 2, batch=16)
         return replace(shape, vocab=10, context=(side // patch) ** 2 + self.class_token, batch=48)
 
     @property
@@ -782,6 +786,8 @@ VIT = {
     "sets": {"model.image": 12, "model.patch": 4},
 }
 
+FLOW = VIT | {"file": "flow_matching.ode", "velocity": 32.0}
+
 # The sizes are those of the file.
 VECTORS = {
     "file": "../../tests/reference/vectors.ode",
@@ -1200,6 +1206,8 @@ SYSTEMS: dict[str, System] = {
         class_token=True,
         **VIT,
     ),
+    "flow_matching": System(splitting(("att", 1.0), ("ffn", 1.0)), **FLOW),
+    "flow_matching_rk2": System(over_layer(heun), flow="heun(layer)", **FLOW),
     "vectors": System(lie, **VECTORS),
     "vectors_bce": System(
         lie,

@@ -8,9 +8,9 @@ use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{
     Add, Attention, Broadcast, Builder, CarriedScan, Combine, Constant, Exp, GatherCols,
-    GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip, Reshape,
-    Rope, Rsqrt, Scan, Shift, ShiftTokens, Sigmoid, Softplus, StopGradient, SumCols, SumRows,
-    SumTokens, Table, WherePositive,
+    GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip,
+    RepeatTokens, Reshape, Rope, Rsqrt, Scan, Shift, ShiftTokens, Sigmoid, Softplus, StopGradient,
+    SumCols, SumRows, SumTokens, Table, WherePositive,
 };
 use crate::types::TensorType;
 use crate::value::Value;
@@ -145,13 +145,30 @@ pub fn first_token(b: &mut Builder, x: Value) -> TypeResult {
     b.push1(SumTokens, &[first])
 }
 
-/// A row before those of each sequence, whose last one is left out: `[B, S, C], [C] → [B, S, C]`.
+/// A row before those of each sequence, whose last one is left out: `[B, S, C], [C] or [B, 1, C] → [B, S, C]`.
 pub fn put_first(b: &mut Builder, x: Value, row: Value) -> TypeResult {
     let to = b.ty(x).clone();
-    let rows = b.push1(Broadcast { to }, &[row])?;
+    let rows = match b.ty(row).shape.len() {
+        1 => b.push1(Broadcast { to }, &[row])?,
+        _ => b.push1(RepeatTokens, &[row])?,
+    };
     let first = first_row(b, rows)?;
     let later = b.push1(ShiftTokens::one(1), &[x])?;
     b.push1(Add, &[first, later])
+}
+
+/// Each row in the place of the one `n` before it, zeros at the end: what [`put_first`] did n times, undone but for the rows that it left out.
+pub fn leave_out_first(b: &mut Builder, x: Value, n: u64) -> TypeResult {
+    let by = i32::try_from(n).unwrap_or(i32::MAX);
+    b.push1(ShiftTokens::one(-by), &[x])
+}
+
+/// 1 at each row, 0 at the last `n` of each sequence: `[B, S, 1]`.
+pub fn all_but_last(b: &mut Builder, n: u64) -> TypeResult {
+    let one = constant(b, Exact::one())?;
+    let to = TensorType::state(1);
+    let ones = b.push1(Broadcast { to }, &[one])?;
+    leave_out_first(b, ones, n)
 }
 
 /// The mean square of the difference over the columns, per row: `[.., C], [.., C] → [.., 1]`.

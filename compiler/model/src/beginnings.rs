@@ -10,7 +10,7 @@
 use super::embeddings::{EMBEDDINGS, Embedding};
 use super::inputs::{INPUTS, Input};
 use super::layers::Sizes;
-use super::leading::{LEADING, Leading};
+use super::leading::{LEADING, Leading, Told};
 use super::marks::{MARKS, Marks};
 use super::params::EMBED;
 use super::part::{expect, incompatible};
@@ -44,8 +44,8 @@ pub struct EmbedSpec {
     pub kind: Rc<dyn Embedding>,
     /// The label of the input whose embedding it shares, with all parameters.
     pub tied: Option<String>,
-    /// Rows that stand before it.
-    pub leading: Option<Rc<dyn Leading>>,
+    /// Rows that stand before it, in this order.
+    pub leading: Vec<Rc<dyn Leading>>,
     /// What is added to all of them.
     pub positions: Option<Rc<dyn Positions>>,
     /// What is added to each token by those before it.
@@ -53,16 +53,46 @@ pub struct EmbedSpec {
     pub span: Span,
 }
 
+/// What a model is told of a row beside the input.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// How far it is between noise and data.
+    pub time: bool,
+    /// The class, one of so many.
+    pub classes: Option<u64>,
+    /// Where the rows are written that read it.
+    pub at: Span,
+}
+
 impl EmbedSpec {
     /// Rows that stand before those of the input.
     pub fn leading_rows(&self) -> u64 {
-        self.leading.as_ref().map_or(0, |l| l.rows())
+        self.leading.len() as u64
+    }
+
+    /// Whether the first row is a class token.
+    pub fn has_class_token(&self) -> bool {
+        let first = self.leading.first();
+        first.is_some_and(|l| l.told() == Told::Nothing)
+    }
+
+    /// What is told of a row beside the input.
+    pub fn told(&self) -> Conditions {
+        let told = || self.leading.iter().map(|l| l.told());
+        Conditions {
+            time: told().any(|t| t == Told::Time),
+            classes: told().find_map(|t| match t {
+                Told::Class(classes) => Some(classes),
+                Told::Nothing | Told::Time => None,
+            }),
+            at: self.span,
+        }
     }
 
     /// Says which of its parts have no meaning for an input.
     pub fn fit(&self, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
         self.kind.fit(self.span, of, sink);
-        if let Some(leading) = &self.leading {
+        for leading in &self.leading {
             leading.fit(self.span, of, sink);
         }
         if let Some(marks) = &self.marks {
@@ -360,12 +390,16 @@ fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
         }
         false => (EMBEDDINGS.read(first, sink), None),
     };
-    let rest = &line.values[1..];
+    let mut rest = &line.values[1..];
     let leads = |e: &Expr| Args::of(e).is_some_and(|a| LEADING.knows(&a.callee.name));
-    let (leading, rest) = match rest {
-        [first, rest @ ..] if leads(first) => (LEADING.read(first, sink), rest),
-        _ => (None, rest),
-    };
+    let mut leading = Vec::new();
+    while let [first, later @ ..] = rest
+        && leads(first)
+    {
+        leading.push((LEADING.read(first, sink), first.span));
+        rest = later;
+    }
+    let leading = rows(leading, sink)?;
     let (mut positions, mut marks) = (None, None);
     let (mut placed, mut marked) = (false, false);
     for e in rest {
@@ -393,6 +427,32 @@ fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
         marks,
         span: line.span,
     })
+}
+
+/// Rows before the input, each told something else; a class token is the first of them.
+fn rows(
+    read: Vec<(Option<Rc<dyn Leading>>, Span)>,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Vec<Rc<dyn Leading>>> {
+    let mut rows: Vec<(Rc<dyn Leading>, Span)> = Vec::new();
+    for (row, span) in read {
+        let row = row?;
+        let kind = |r: &Rc<dyn Leading>| std::mem::discriminant(&r.told());
+        if let Some((_, first)) = rows.iter().find(|(r, _)| kind(r) == kind(&row)) {
+            let message = "a second row of this kind before the input";
+            let d = Diagnostic::error(codes::REPEATED_ITEM, span, message);
+            sink.push(d.also(*first, "the first one"));
+            return None;
+        }
+        if let (Told::Nothing, Some((_, first))) = (row.told(), rows.first()) {
+            let message = "the class token is not the first row";
+            let d = Diagnostic::error(codes::MISPLACED, span, message);
+            sink.push(d.also(*first, "put it before this one"));
+            return None;
+        }
+        rows.push((row, span));
+    }
+    Some(rows.into_iter().map(|(row, _)| row).collect())
 }
 
 fn shared(e: &Expr) -> bool {

@@ -35,7 +35,8 @@ impl<'s> GraphBuilder<'s> {
         let mut scope = self.below(&begin.embedding_path());
         let mut x = begin.embed.kind.build(b, input, &mut scope)?;
         let mut scope = self.below(&begin.path());
-        if let Some(leading) = &begin.embed.leading {
+        // The one that stands first is put there last.
+        for leading in begin.embed.leading.iter().rev() {
             x = leading.build(b, x, &mut scope)?;
         }
         if let Some(positions) = &begin.embed.positions {
@@ -113,5 +114,9 @@ impl OutputScope for ScopedParams<'_, '_> {
         let table = begin.embed.kind.table().ok_or_else(missing)?;
         let path = format!("{}.{table}", begin.embedding_path());
         self.model.param(b, &path)
+    }
+
+    fn leading(&self) -> u64 {
+        self.model.spec.begin.embed.leading_rows()
     }
 }

@@ -7,7 +7,7 @@
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::inputs::Unit;
-use super::losses::{self, Along, Choice, Compared, LossTerm, Term};
+use super::losses::{self, Along, Choice, Compared, LossTerm, Term, Velocity};
 use super::sources::Ends;
 use super::step_count::{StepCount, positive};
 use crate::codes;
@@ -17,7 +17,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Times};
 
 /// The summands of a loss.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +61,7 @@ impl Objective {
                 unit.many()
             ),
             Loss::Mse | Loss::Bce => "the mean over sequences, or over their positions".to_string(),
+            Loss::Velocity => format!("the mean over {} or states", unit.many()),
             Loss::Pairs { .. } => "the mean over target tokens that are not padding".to_string(),
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
@@ -73,7 +74,7 @@ impl Objective {
     pub fn fit_output(&self, asked: Loss, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
         let given = ends.asks();
         let compared = match given {
-            Loss::Mse | Loss::Bce => Compared::Numbers,
+            Loss::Mse | Loss::Bce | Loss::Velocity => Compared::Numbers,
             Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Compared::Logits,
         };
         let other = |t: &Term| t.compares().is_some_and(|c| c != compared);
@@ -96,6 +97,15 @@ impl Objective {
             return None;
         }
         match (asked, given) {
+            (Loss::Velocity, _) => self.fit_velocity(ends, sink),
+            _ if ends.told.time || ends.told.classes.is_some() => {
+                let message = "a row before the input reads what is between noise and data";
+                let d = Diagnostic::error(codes::INCOMPATIBLE, ends.told.at, message);
+                let label =
+                    "no data source gives that to a model that is trained for something else";
+                sink.push(d.label(label).help("write `loss velocity`"));
+                None
+            }
             (Loss::Masked { .. }, told @ (Loss::Class | Loss::Pairs { .. })) => {
                 let asking = self.terms.iter().find(|(_, term, _)| term.asks());
                 let (_, term, span) = asking?;
@@ -111,6 +121,52 @@ impl Objective {
             (Loss::Masked { .. } | Loss::Mse | Loss::Bce, _) => Some(asked),
             (Loss::Next | Loss::Class | Loss::Pairs { .. }, _) => Some(given),
         }
+    }
+
+    /// The law of times, where points between noise and data are what the model reads.
+    pub fn times(&self) -> Option<Times> {
+        match self.find(Velocity::NAME) {
+            Some(Term::Velocity(v)) => Some(v.times),
+            _ => None,
+        }
+    }
+
+    /// Says why the result is no velocity of the input.
+    fn fit_velocity(&self, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        let asking = self.terms.iter().find(|(_, term, _)| term.asks());
+        let (_, _, span) = asking?;
+        let (moves, unit) = (ends.input.value().ty, ends.input.unit());
+        let given = ends.output.targets(ends.sizes).ty;
+        let (message, help) = if ends.input.image().is_none() {
+            let what = format!(
+                "`velocity` moves from noise to images, and this model reads {}",
+                unit.many()
+            );
+            (
+                what,
+                "write `input patches(image: 28, patch: 4)`".to_string(),
+            )
+        } else if !ends.told.time {
+            let what = "`velocity` depends on the time, which this model does not read".to_string();
+            (
+                what,
+                "write `embed linear(width: …), time_token, positions(learned)`".to_string(),
+            )
+        } else if given != moves {
+            let what = format!(
+                "a velocity has {} numbers at each of the {}",
+                moves.cols(),
+                unit.many()
+            );
+            (
+                what,
+                format!("write `output … |> linear({})`", moves.cols()),
+            )
+        } else {
+            return Some(Loss::Velocity);
+        };
+        sink.push(Diagnostic::error(codes::INCOMPATIBLE, *span, message).help(help));
+        None
     }
 
     /// Says which terms an evolve has no meaning for.

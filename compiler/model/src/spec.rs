@@ -91,6 +91,7 @@ impl Spec {
             output: &*self.output.kind,
             leading: self.begin.embed.leading_rows(),
             separator: self.begin.embed.marks.as_ref().map(|m| m.separator()),
+            told: self.begin.embed.told(),
             sizes: self.sizes,
         }
     }
@@ -189,7 +190,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     }
     let embedded = Embedded {
         table: begin.embed.kind.table(),
-        class_token: begin.embed.leading.is_some(),
+        class_token: begin.embed.has_class_token(),
     };
     output.kind.fit(output.span, sizes, embedded, r.sink);
     if output.kind.asks() != Loss::Next

@@ -203,8 +203,11 @@ impl GraphBuilder<'_> {
         }
         let mut total = Vec::new();
         for ((coefficient, term, _), rows) in objective.terms.iter().zip(rows) {
+            let of_states = term.compares().is_none() && self.spec.loss == Loss::Velocity;
             let value = match term.is_of_weights() {
                 true => rows,
+                // All rows of a state count, whatever is compared.
+                false if of_states => mean(b, rows, None)?,
                 false => mean(b, rows, weights)?,
             };
             let name = ResultId::Term(term.name()).to_string();
@@ -218,6 +221,11 @@ impl GraphBuilder<'_> {
     fn counted(&self, b: &mut Builder, targets: Value) -> Result<Option<Value>, BuildError> {
         match self.spec.loss {
             Loss::Next | Loss::Class | Loss::Mse | Loss::Bce => Ok(None),
+            // Results stand where their positions are in the input, which is shorter than the state.
+            Loss::Velocity => {
+                let leading = self.spec.begin.embed.leading_rows();
+                Ok(Some(nn::all_but_last(b, leading)?))
+            }
             Loss::Masked { token, .. } => {
                 let missing = || BuildError::Missing("the input".into());
                 let tokens = self.input.ok_or_else(missing)?;

@@ -30,7 +30,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{Form, Loss, Memory, Precision, Pretrained, Train, Tune};
+use odec_program::manifest::{Flow, Form, Loss, Memory, Precision, Pretrained, Train, Tune};
 use odec_program::schedules::Constant;
 use std::path::Path;
 
@@ -192,7 +192,7 @@ pub fn read(
             let d = Diagnostic::error(codes::MISSING_ITEM, block.span, message);
             let d = d.label("this model gives numbers: how they are compared must be said");
             sink.push(d.help(
-                "add `loss mse`, or `loss bce` where each number says how likely something is",
+                "add `loss mse`, or `loss bce` where each number says how likely something is; of images, `loss velocity`",
             ));
             None
         }
@@ -256,8 +256,14 @@ pub fn read(
     let trained_on = trained_on?;
     let (loss, objective) = loss?;
     let mut data = told??;
-    if let Form::Vectors(vectors) = &mut data.form {
-        vectors.events = loss == Loss::Bce;
+    match &mut data.form {
+        Form::Vectors(vectors) => vectors.events = loss == Loss::Bce,
+        Form::Images(images) => {
+            let labelled = ends.is_some_and(|e| e.told.classes.is_some());
+            let flow = |times| Flow { times, labelled };
+            images.flow = objective.times().map(flow);
+        }
+        Form::Text { .. } | Form::Tokens | Form::Pairs(_) => {}
     }
     let train = Train {
         data,

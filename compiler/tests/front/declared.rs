@@ -12,7 +12,7 @@ use odec_graph::print;
 use std::collections::BTreeSet;
 
 /// Models and their training, a line each. Every kind of tokens that an example makes has a number.
-const MODELS: [&[(&str, &str)]; 4] = [
+const MODELS: [&[(&str, &str)]; 5] = [
     &[
         ("input", "input tokens(vocab: 300, context: 8)"),
         ("embed", "embed learned(width: 16)"),
@@ -50,6 +50,13 @@ const MODELS: [&[(&str, &str)]; 4] = [
         ("output", "output linear(3)"),
         ("data", "data vectors(\"a.npz\")"),
         ("loss", "loss mse"),
+    ],
+    &[
+        ("input", "input patches(image: 8, patch: 2)"),
+        ("embed", "embed linear(width: 16), time_token"),
+        ("output", "output linear(4)"),
+        ("data", "data images(\"a.npz\", classes: 10)"),
+        ("loss", "loss velocity"),
     ],
 ];
 
@@ -195,10 +202,9 @@ fn mistakes_in_arguments_are_named() {
         let unknown = said(&with_argument(text, name, "nonsense: 1"));
         let wanted = format!("`{name}` has no argument `nonsense`");
         assert!(unknown.contains(&wanted), "{text}: {unknown:?}");
-        // The part alone, where the example has it.
-        let bare = format!("{}{name}", &text[..text.rfind(name).expect("its name")]);
+        let end = text.rfind(name).expect("its name") + name.len();
         for a in page.arguments.iter().filter(|a| a.default == "needed") {
-            let messages = said(&bare);
+            let messages = said(&text[..end]);
             let named = |m: &String| m.starts_with(&format!("`{name}` needs "));
             assert!(messages.iter().any(named), "{a:?}: {messages:?}");
         }

@@ -85,6 +85,7 @@ fn images_are_read_as_patches_and_judged_by_their_class() {
         crop: 2,
         flip: true,
         leading: 0,
+        flow: None,
     };
     assert_eq!(train.data.form, Form::Images(told));
     assert_eq!((train.data.held_out_percent, train.loss), (10, Loss::Class));

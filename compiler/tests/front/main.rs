@@ -17,6 +17,7 @@ mod examples;
 mod exponential;
 mod field_functions;
 mod fields;
+mod flows;
 mod functions;
 mod general;
 mod history;

@@ -14,6 +14,7 @@ mod drift;
 mod epilogue_fusion;
 mod field_functions;
 mod files;
+mod flows;
 mod functions;
 mod guards;
 mod halting;

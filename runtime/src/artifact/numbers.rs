@@ -7,8 +7,8 @@ use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
 use odec_program::manifest::{
-    Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Train, Tune, Vectors,
-    Waves,
+    Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Times, Train, Tune,
+    Vectors, Waves,
 };
 
 /// Token kinds, so that their numbers are exact in f32.
@@ -16,6 +16,8 @@ pub const MOST_TOKENS: u64 = 1 << 24;
 /// Steps of a run, and sequences of a batch.
 const MOST_STEPS: u64 = 1 << 40;
 const MOST_SEQUENCES: u64 = 1 << 20;
+/// Most rows before those of an input.
+const MOST_LEADING: u64 = 3;
 /// Numbers of an image.
 const MOST_OF_AN_IMAGE: u64 = 1 << 28;
 /// Steps of an evolve.
@@ -144,7 +146,7 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
             }
         }
         Loss::Pairs { padding } => within(&place("padding"), padding, 0, m.model.vocab - 1)?,
-        Loss::Next | Loss::Class | Loss::Mse | Loss::Bce => {}
+        Loss::Next | Loss::Class | Loss::Mse | Loss::Bce | Loss::Velocity => {}
     }
     Ok(())
 }
@@ -158,7 +160,12 @@ fn vectors(v: &Vectors, m: &Manifest) -> Result<(), Invalid> {
     ] {
         within(&format!("{place}: {what}"), n, 1, MOST_OF_AN_IMAGE)?;
     }
-    within(&format!("{place}: leading rows"), v.leading, 0, 1)?;
+    within(
+        &format!("{place}: leading rows"),
+        v.leading,
+        0,
+        MOST_LEADING,
+    )?;
     let rows = v.positions + v.leading;
     if rows != m.model.context || v.columns != m.model.vocab {
         let (context, columns) = (m.model.context, m.model.vocab);
@@ -189,15 +196,30 @@ fn images(i: &Images, m: &Manifest) -> Result<(), Invalid> {
         let what = format!("{} × {} in patches of {}", i.height, i.width, i.patch);
         return invalid(place, what);
     }
-    within(&format!("{place}: leading rows"), i.leading, 0, 1)?;
+    within(
+        &format!("{place}: leading rows"),
+        i.leading,
+        0,
+        MOST_LEADING,
+    )?;
     within(
         &format!("{place}: crop"),
         i.crop,
         0,
         i.height.min(i.width) - 1,
     )?;
-    if i.classes != m.model.vocab {
-        let what = format!("{} classes in a model of {}", i.classes, m.model.vocab);
+    let (columns, what) = match i.flow {
+        None => (i.classes, "classes"),
+        Some(flow) => {
+            if let Times::LogitNormal { mean, std } = flow.times {
+                finite(place, "mean of times", mean)?;
+                positive(place, "deviation of times", std)?;
+            }
+            (i.patch * i.patch * i.channels, "numbers of a patch")
+        }
+    };
+    if columns != m.model.vocab {
+        let what = format!("{columns} {what} in a model of {}", m.model.vocab);
         return invalid(place, what);
     }
     finite(place, "mean", i.mean)?;

@@ -194,6 +194,31 @@ impl Batch {
         }
     }
 
+    /// Points between noise and images in patches, how far they are, of which class (where the model is told), and how they move.
+    pub fn of_flows(
+        columns: u64,
+        patches: Vec<f32>,
+        times: Vec<f32>,
+        labels: Option<Vec<f32>>,
+        velocities: Vec<f32>,
+    ) -> Batch {
+        let rows = times.len() as u64;
+        let labels = labels.map(|l| (names::LABEL, Numbers::F32(l)));
+        let first = [
+            (names::PATCHES, Numbers::F32(patches)),
+            (names::TIME, Numbers::F32(times)),
+        ];
+        let targets = (names::TARGETS, Numbers::F32(velocities));
+        Batch {
+            inputs: first.into_iter().chain(labels).chain([targets]).collect(),
+            rows,
+            columns,
+            predicted: rows,
+            key: 0,
+            padding: None,
+        }
+    }
+
     /// Pairs of texts, `[rows, columns]` each: the first ones, what is known of the second ones at each place, and what is to be predicted there.
     pub fn of_pairs(
         (rows, columns): (u64, u64),

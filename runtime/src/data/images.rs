@@ -6,6 +6,7 @@
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
+use crate::data::flow::{self, Draws};
 use crate::data::identity::Identity;
 use crate::data::parts::{self, Parts};
 use crate::data::pixels::Pixels;
@@ -44,12 +45,14 @@ impl ImageSet {
         }
     }
 
-    /// The numbers of patches, and the class of each image. `change`: what is done with the numbers of each row before.
+    /// The numbers of patches, and the class of each image; or points on the way to it. `change`: what is done with the numbers of each row before.
+    /// `draw`: what noise and time of each row are drawn by.
     fn batch(
         &self,
         images: &[u32],
         columns: u64,
         change: impl Fn(u64, &mut [f32]),
+        draw: impl Fn(u64) -> Draws,
     ) -> Result<Batch, DataError> {
         let numbers = self.shape.numbers();
         let mut plain = vec![0.0; images.len() * numbers];
@@ -72,7 +75,26 @@ impl ImageSet {
             patches.extend(&zeros);
         });
         let classes = images.iter().map(|n| self.classes[*n as usize]);
-        Ok(Batch::of_images(columns, patches, classes.collect()))
+        let Some(flow) = self.shape.flow else {
+            return Ok(Batch::of_images(columns, patches, classes.collect()));
+        };
+        let length = patches.len() / images.len().max(1);
+        let moving = self.shape.numbers();
+        let mut velocities = patches.clone();
+        let (points, moves) = (
+            patches.chunks_exact_mut(length),
+            velocities.chunks_exact_mut(length),
+        );
+        let rows = points.zip(moves).zip(0..);
+        let times = rows.map(|((point, moves), row)| {
+            let (point, moves) = (&mut point[..moving], &mut moves[..moving]);
+            draw(row).point(flow.times, point, moves)
+        });
+        let times: Vec<f32> = times.collect();
+        let labels = flow
+            .labelled
+            .then(|| flow::labels(classes, self.shape.classes));
+        Ok(Batch::of_flows(columns, patches, times, labels, velocities))
     }
 
     fn some(&self, part: &'static str, images: &[u32]) -> Result<(), DataError> {
@@ -133,9 +155,14 @@ impl Dataset for ImageSet {
             let words = changes.block(parts::number(draw, rows.start + row) as u64);
             self.shape.augment(words, image);
         };
+        let flows = Stream::new(draw.seed, "flows");
+        let draws = |row| Draws {
+            stream: flows,
+            number: parts::number(draw, rows.start + row) as u64,
+        };
         Ok(Batch {
             key: drawn.key,
-            ..self.batch(&drawn.rows, context, change)?
+            ..self.batch(&drawn.rows, context, change, draws)?
         })
     }
 
@@ -147,14 +174,20 @@ impl Dataset for ImageSet {
     ) -> Result<Batches<'_>, DataError> {
         self.some("held-out", &self.parts.held_out)?;
         let all = self.parts.held_out(rows, most);
+        // The number of an image decides, so that it is always the same point which is evaluated.
+        let flows = Stream::new(0, "held-out flows");
         Ok(Box::new(all.map(move |images| {
-            self.batch(&images, context, |_, _| {})
+            let draws = |row: u64| Draws {
+                stream: flows,
+                number: u64::from(images[row as usize]),
+            };
+            self.batch(&images, context, |_, _| {}, draws)
         })))
     }
 }
 
 /// How images of a manifest are laid out.
-pub(super) trait Layout {
+pub(crate) trait Layout {
     /// Numbers of an image.
     fn numbers(&self) -> usize;
     /// Numbers of a patch.
@@ -162,6 +195,8 @@ pub(super) trait Layout {
     /// Appends an image in patches, row by row from the top left, with mean and deviation taken out. Numbers of the image and of a patch stand
     /// in the order of y, x and channel.
     fn cut(&self, image: &[f32], out: &mut Vec<f32>);
+    /// The numbers of an image, from those of its patches: [`Layout::cut`] undone.
+    fn join(&self, patches: &[f64]) -> Vec<f64>;
     /// Shifts and flips an image as four random words say: down, to the right, whether it is flipped. What is uncovered is 0.
     fn augment(&self, draw: [u32; 4], image: &mut [f32]);
 }
@@ -186,6 +221,23 @@ impl Layout for Images {
                 }
             }
         }
+    }
+
+    fn join(&self, patches: &[f64]) -> Vec<f64> {
+        let row = (self.width * self.channels) as usize;
+        let (side, piece) = (self.patch as usize, (self.patch * self.channels) as usize);
+        let mut image = vec![0.0; patches.len()];
+        let mut lines = patches.chunks_exact(piece);
+        for band in image.chunks_exact_mut(side * row) {
+            for left in (0..row).step_by(piece) {
+                for (line, from) in band.chunks_exact_mut(row).zip(&mut lines) {
+                    let to = line[left..left + piece].iter_mut();
+                    to.zip(from)
+                        .for_each(|(to, x)| *to = x * self.std + self.mean);
+                }
+            }
+        }
+        image
     }
 
     fn augment(&self, [down, right, flip, _]: [u32; 4], image: &mut [f32]) {

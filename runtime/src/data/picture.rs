@@ -1,4 +1,4 @@
-//! Decodes PNG files of one size.
+//! Reads PNG files of one size, and writes images as PNG files.
 //!
 //! Takes a file and the size that images have; gives bytes in the order of y, x and channel. Palettes and fewer than 8 bits become 8 bits, 16 bits
 //! are cut to 8. What is damaged, larger, smaller or of other channels is refused with its name, before memory is taken for it.
@@ -35,6 +35,26 @@ impl std::fmt::Display for Size {
             self.height, self.width, self.channels
         )
     }
+}
+
+/// A PNG file of an image's bytes; `None`, where PNG has no images of so many channels.
+pub fn encode(size: Size, bytes: &[u8]) -> Option<Vec<u8>> {
+    let color = match size.channels {
+        1 => ColorType::Grayscale,
+        2 => ColorType::GrayscaleAlpha,
+        3 => ColorType::Rgb,
+        4 => ColorType::Rgba,
+        _ => return None,
+    };
+    let sides = (size.width.try_into().ok()?, size.height.try_into().ok()?);
+    let mut out = Vec::new();
+    let mut encoder = png::Encoder::new(&mut out, sides.0, sides.1);
+    encoder.set_color(color);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header().ok()?;
+    writer.write_image_data(bytes).ok()?;
+    writer.finish().ok()?;
+    Some(out)
 }
 
 /// The bytes of a file's image.

@@ -44,6 +44,8 @@ pub enum Measure {
     Mse,
     /// Nats for each event.
     Bce,
+    /// A mean square between velocities.
+    Velocity,
 }
 
 impl Measure {
@@ -52,6 +54,7 @@ impl Measure {
             Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Measure::Nats,
             Loss::Mse => Measure::Mse,
             Loss::Bce => Measure::Bce,
+            Loss::Velocity => Measure::Velocity,
         }
     }
 
@@ -61,6 +64,7 @@ impl Measure {
             Measure::Nats => None,
             Measure::Mse => Some("mse"),
             Measure::Bce => Some("bce"),
+            Measure::Velocity => Some("velocity"),
         }
     }
 }

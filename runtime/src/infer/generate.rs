@@ -73,6 +73,10 @@ pub enum GenerateError {
     )]
     Numbers,
     #[error(
+        "this model draws images, and does not continue a text; name the file of images with -o samples.png"
+    )]
+    Flow,
+    #[error(
         "this model makes one text of another, and does not continue one; `odec translate` gives it texts"
     )]
     Pairs,
@@ -149,6 +153,7 @@ pub fn can_generate(x: &Executor) -> Result<(), GenerateError> {
     match x.manifest().train.as_ref().map(|t| t.loss) {
         Some(Loss::Masked { .. }) => return Err(GenerateError::Masked),
         Some(Loss::Class) => return Err(GenerateError::Classes),
+        Some(Loss::Velocity) => return Err(GenerateError::Flow),
         Some(Loss::Mse | Loss::Bce) => return Err(GenerateError::Numbers),
         Some(Loss::Pairs { .. }) => return Err(GenerateError::Pairs),
         Some(Loss::Next) | None => {}

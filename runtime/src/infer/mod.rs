@@ -4,6 +4,7 @@ pub mod bleu;
 pub mod confusion;
 pub mod evaluate;
 pub mod exec;
+pub mod flow;
 pub mod generate;
 pub mod integrate;
 pub mod translate;

@@ -13,6 +13,8 @@ pub struct Curve {
     pub title: String,
     /// What the loss is a mean over: token or image.
     pub unit: Unit,
+    /// Whether it is of numbers, and in no unit.
+    pub of_numbers: bool,
     /// (step, loss in nats per token or image, or of numbers), in order.
     pub train: Vec<(f64, f64)>,
     pub held_out: Vec<(f64, f64)>,
@@ -55,6 +57,7 @@ impl Curve {
         Curve {
             title: self.title.clone(),
             unit: self.unit,
+            of_numbers: self.of_numbers,
             train: keep(&self.train),
             held_out: keep(&self.held_out),
         }
@@ -216,8 +219,9 @@ pub fn svg(c: &Curve) -> String {
         s,
         "<text class=\"soft\" x=\"{left}\" y=\"45\">{}</text>",
         match c.unit {
-            Unit::Tokens | Unit::Images => format!("loss, nats per {}", c.unit.one()),
-            Unit::Sequences => "loss".into(),
+            Unit::Tokens | Unit::Images if !c.of_numbers =>
+                format!("loss, nats per {}", c.unit.one()),
+            Unit::Tokens | Unit::Images | Unit::Sequences => "loss".into(),
         }
     );
 
@@ -361,6 +365,7 @@ mod tests {
         Curve {
             title: "iiet <r = 3>".into(),
             unit: Unit::Tokens,
+            of_numbers: false,
             train: train.collect(),
             held_out: held_out.collect(),
         }

@@ -399,7 +399,11 @@ impl Run {
 
     /// The losses so far.
     pub fn curve(&self) -> Curve {
-        Curve::of(&self.x.manifest().name, self.metrics.records())
+        let loss = self.x.manifest().train.as_ref().map(|t| t.loss);
+        Curve {
+            of_numbers: loss.is_some_and(|l| Measure::of(l).name().is_some()),
+            ..Curve::of(&self.x.manifest().name, self.metrics.records())
+        }
     }
 }
 

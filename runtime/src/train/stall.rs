@@ -29,7 +29,7 @@ impl Stall {
     pub fn new(m: &Manifest) -> Stall {
         let warmup = m.train.as_ref().map_or(0, |t| t.schedule.warmup());
         let vocabulary = match m.train.as_ref().map(|t| t.loss) {
-            Some(Loss::Mse | Loss::Bce) => 0,
+            Some(Loss::Mse | Loss::Bce | Loss::Velocity) => 0,
             _ => m.model.vocab,
         };
         Stall {

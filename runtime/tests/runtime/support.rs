@@ -652,6 +652,7 @@ pub fn images() -> Manifest {
         crop: 0,
         flip: false,
         leading: 0,
+        flow: None,
     });
     m
 }

@@ -1,10 +1,10 @@
 //! `class_token`: a learned row, in whose last state the class is read.
 
-use super::Leading;
+use super::{Leading, Told, not_of_tokens};
 use crate::embeddings::EmbedScope;
 use crate::inputs::Input;
 use crate::layers::{LayerParam, Start};
-use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, nn};
@@ -40,15 +40,12 @@ impl Part for ClassToken {
 }
 
 impl Leading for ClassToken {
-    fn rows(&self) -> u64 {
-        1
+    fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
+        not_of_tokens("a class token", span, of, sink);
     }
 
-    fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
-        if of.grows() {
-            let d = incompatible(span, "a class token stands before patches or vectors");
-            sink.push(d.label("this model reads tokens, which come one after the other"));
-        }
+    fn told(&self) -> Told {
+        Told::Nothing
     }
 
     fn params(&self, width: u64) -> Vec<LayerParam> {

@@ -1,31 +1,41 @@
-//! Rows that a model learns and puts before those of its input: `embed linear(width: 64), class_token, positions(learned)`.
+//! Rows that a model puts before those of its input: `embed linear(width: 64), class_token, positions(learned)`.
 //!
 //! A kind of rows is one file and one line in the list; nothing outside of this folder knows which there are. They are there before positions are
-//! added: the context is longer by them.
+//! added: the context is longer by them. Several stand in the order in which they are written.
 
 use crate::embeddings::EmbedScope;
 use crate::inputs::Input;
 use crate::layers::LayerParam;
-use crate::part::{Place, parts};
+use crate::part::{Place, incompatible, parts};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value};
 use std::fmt::Debug;
 use std::rc::Rc;
 
-/// Rows before those of the input.
+/// A row before those of the input.
 pub trait Leading: Debug {
-    /// How many.
-    fn rows(&self) -> u64;
-    /// Says what input they have no meaning for.
+    /// Says what input it has no meaning for.
     fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>);
+    /// What it is made of beside parameters.
+    fn told(&self) -> Told;
     /// All parameters, by their paths below `embed`, for states of so many columns.
     fn params(&self, width: u64) -> Vec<LayerParam>;
-    /// The states with these rows before them. As many rows at their end, which runs leave empty, are left out: a sequence stays as long as it is.
+    /// The states with this row before them. The last row, which runs leave empty, is left out: a sequence stays as long as it is.
     fn build(&self, b: &mut Builder, x: Value, w: &mut dyn EmbedScope) -> TypeResult;
 }
 
-parts! { Leading: class_token::ClassToken }
+/// What a row is made of beside parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Nothing,
+    /// The time between noise and data.
+    Time,
+    /// The class, one of so many.
+    Class(u64),
+}
+
+parts! { Leading: class_token::ClassToken, time_token::TimeToken, label_token::LabelToken }
 
 /// All kinds of rows.
 pub static LEADING: Place<Rc<dyn Leading>> = Place {
@@ -33,3 +43,11 @@ pub static LEADING: Place<Rc<dyn Leading>> = Place {
     later: &[],
     example: "embed linear(width: 64), class_token, positions(learned)",
 };
+
+/// Says so of a model of tokens, which come one after the other; `which` begins the sentence.
+fn not_of_tokens(which: &str, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
+    if of.grows() {
+        let d = incompatible(span, &format!("{which} stands before patches or vectors"));
+        sink.push(d.label("this model reads tokens, which come one after the other"));
+    }
+}

@@ -257,6 +257,7 @@ terms! {
     masked::Masked,
     mse::Mse,
     bce::Bce,
+    velocity::Velocity,
     z_loss::ZLoss,
     kinetic::Kinetic,
     jacobian::Jacobian,

@@ -40,7 +40,7 @@ impl Part for Linear {
             formula: "y = x·Wᵀ + b, W [number, width]",
             source: "",
             notes: &[
-                "The result is `values`, [batch, positions, number], or [batch, 1, number] of a whole sequence. What is compared with it are the targets of `data vectors(…)` (`mse`, `bce`).",
+                "The result is `values`, [batch, positions, number], or [batch, 1, number] of a whole sequence. What is compared with it are the targets of `data vectors(…)` (`mse`, `bce`), or the velocity between noise and `data images(…)` (`velocity`).",
             ],
         },
         arguments: &[COLUMNS, BIAS, Rows::OF],
@@ -99,7 +99,10 @@ impl Output for Linear {
             true => Some(w.param(b, BIAS_PATH)?),
             false => None,
         };
-        b.part(PART, |b| nn::affine(b, x, nn::Affine { weight, bias }))
+        b.part(PART, |b| {
+            let y = nn::affine(b, x, nn::Affine { weight, bias })?;
+            self.of.at_positions(b, y, w.leading())
+        })
     }
 
     fn targets(&self, of: Sizes) -> ops::Input {

@@ -49,6 +49,8 @@ pub trait OutputScope {
     fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
     /// The parameter of the embedding that has a row for each kind of tokens.
     fn embedding(&mut self, b: &mut Builder) -> TypeResult;
+    /// Rows of the state before those of the input.
+    fn leading(&self) -> u64;
 }
 
 parts! { Output: logits::Logits, classes::Classes, linear::Linear, state::State }

@@ -65,6 +65,14 @@ impl Rows {
         }
     }
 
+    /// What is said of each position in the place of that position, zeros at the end: rows before those of the input are left out.
+    pub fn at_positions(self, b: &mut Builder, result: Value, leading: u64) -> TypeResult {
+        match self {
+            Rows::Positions if leading > 0 => nn::leave_out_first(b, result, leading),
+            Rows::ClassToken | Rows::Mean | Rows::Positions => Ok(result),
+        }
+    }
+
     /// How many rows of each sequence are left.
     pub fn dim(self) -> Dim {
         match self {

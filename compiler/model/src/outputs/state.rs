@@ -57,8 +57,9 @@ impl Output for State {
         of.width
     }
 
-    fn build(&self, b: &mut Builder, state: Value, _: &mut dyn OutputScope) -> TypeResult {
-        self.of.build(b, state)
+    fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
+        let x = self.of.build(b, state)?;
+        self.of.at_positions(b, x, w.leading())
     }
 
     fn targets(&self, of: Sizes) -> ops::Input {

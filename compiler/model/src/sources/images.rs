@@ -119,13 +119,26 @@ impl DataSource for Images {
             return None;
         }
         let told = of.output.columns(of.sizes);
-        if of.output.asks() != Loss::Class || told != self.classes {
-            let message = format!(
-                "images of {} classes, and the model tells {told} apart",
-                self.classes
-            );
+        // Where a model is told the time, it moves from noise to images.
+        let moves = of.told.time && of.output.asks() == Loss::Mse;
+        let differ = match moves {
+            true => of.told.classes.filter(|n| *n != self.classes).map(|n| {
+                (
+                    format!("`label_token` has a column for each of {n}"),
+                    format!("write `label_token(classes: {})`", self.classes),
+                )
+            }),
+            false => (of.output.asks() != Loss::Class || told != self.classes).then(|| {
+                (
+                    format!("the model tells {told} apart"),
+                    format!("write `output … |> classes({})`", self.classes),
+                )
+            }),
+        };
+        if let Some((differ, help)) = differ {
+            let message = format!("images of {} classes, and {differ}", self.classes);
             let d = Diagnostic::error(codes::VOCABULARY_MISMATCH, classes, message);
-            sink.push(d.help(format!("write `output … |> classes({})`", self.classes)));
+            sink.push(d.help(help));
             return None;
         }
         Some(Data {
@@ -141,6 +154,8 @@ impl DataSource for Images {
                 crop: self.crop,
                 flip: self.flip,
                 leading: of.leading,
+                // The loss says whether there is one (`train.rs`).
+                flow: None,
             }),
             held_out_percent: self.held_out_percent,
         })

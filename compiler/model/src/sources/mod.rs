@@ -4,6 +4,7 @@
 //! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
 
 use crate::arguments::Argument;
+use crate::beginnings::Conditions;
 use crate::codes;
 use crate::inputs::Input;
 use crate::layers::Sizes;
@@ -41,6 +42,8 @@ pub struct Ends<'m> {
     pub leading: u64,
     /// The token that ends segments of the input, where they are told apart.
     pub separator: Option<u64>,
+    /// What it is told beside the input.
+    pub told: Conditions,
     pub sizes: Sizes,
 }
 

@@ -1,8 +1,8 @@
 //! Which images are held out, and the order and changes of the others.
 
 use super::{NUMBERS, PATCHES_OF_ONE, Place, SHAPE, all, arrays, npy, npz, opened, wanted};
-use odec_program::manifest::Images;
-use odec_program::names::{PATCHES, TARGETS};
+use odec_program::manifest::{Flow, Images, Times};
+use odec_program::names::{LABEL, PATCHES, TARGETS, TIME};
 use odec_runtime::data::dataset::Draw;
 use odec_runtime::{Batch, Dataset};
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,4 +204,84 @@ fn rows_of_the_model_have_room() {
         assert_eq!(image[..NUMBERS], wanted(n, &SHAPE));
         assert_eq!(image[NUMBERS..], [0.0; 4]);
     }
+}
+
+/// Points between noise and images are those of their row and step, in whatever parts a step is drawn; a held-out image always has the same.
+#[test]
+fn points_between_noise_and_images_can_be_drawn_again() {
+    let (_place, plain) = numbered(100, 20);
+    let p = Place::new();
+    let first = |n: usize| (n as f32 / 1024.0).to_le_bytes().repeat(NUMBERS);
+    let all: Vec<u8> = (0..100).flat_map(first).collect();
+    let classes: Vec<u8> = (0..100).map(|n| (n / 10) as u8).collect();
+    let arrays = [
+        ("images", npy("<f4", "(100, 4, 6)", &all)),
+        ("labels", npy("|u1", "(100,)", &classes)),
+    ];
+    let file = p.write("n.npz", &npz(&arrays, true));
+    let shape = Images {
+        mean: 0.0,
+        std: 1.0,
+        leading: 2,
+        flow: Some(Flow {
+            times: Times::Uniform,
+            labelled: true,
+        }),
+        ..SHAPE
+    };
+    let set = opened(&[file], &shape, 20).unwrap();
+    let draw = |seed, step| Draw {
+        seed,
+        step,
+        batch: 8,
+    };
+    let names = |b: &Batch| b.inputs.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    let whole = set.training_batch(draw(3, 7), 0..8, 8).unwrap();
+    assert_eq!(names(&whole), [PATCHES, TIME, LABEL, TARGETS]);
+    assert_eq!((whole.rows, whole.columns, whole.predicted), (8, 8, 8));
+    // Image and noise of each row: x(t) + (1 − t) v and x(t) − t v. Behind them are two empty rows of four numbers.
+    let images = plain.training_batch(draw(3, 7), 0..8, 6).unwrap();
+    let length = NUMBERS + 8;
+    for n in 0..8 {
+        let row = |name| &whole.real(name)[n * length..][..length];
+        let (x, v, t) = (row(PATCHES), row(TARGETS), whole.real(TIME)[n]);
+        assert!((0.0..=1.0).contains(&t));
+        for i in 0..NUMBERS {
+            let data = images.real(PATCHES)[n * NUMBERS + i];
+            assert!((x[i] + (1.0 - t) * v[i] - data).abs() < 1e-5);
+        }
+        assert!(x[NUMBERS..].iter().chain(&v[NUMBERS..]).all(|x| *x == 0.0));
+        let class = images.whole(TARGETS)[n] as usize;
+        let label: Vec<f32> = (0..10).map(|c| f32::from(u8::from(c == class))).collect();
+        assert_eq!(whole.real(LABEL)[10 * n..][..10], label);
+    }
+    // A part of a step is a part of its numbers; other steps and seeds have others.
+    let later = set.training_batch(draw(3, 7), 5..8, 8).unwrap();
+    for (name, each) in [(PATCHES, length), (TIME, 1), (LABEL, 10), (TARGETS, length)] {
+        assert_eq!(whole.real(name)[5 * each..], *later.real(name), "{name}");
+    }
+    for other in [draw(3, 8), draw(4, 7)] {
+        let other = set.training_batch(other, 0..8, 8).unwrap();
+        assert!(
+            other
+                .real(TIME)
+                .iter()
+                .all(|t| !whole.real(TIME).contains(t))
+        );
+    }
+    // Held out, whatever stands beside an image.
+    let held_out = |rows, most| -> Vec<Batch> {
+        let all = set.held_out_batches(rows, 8, most).unwrap();
+        all.map(Result::unwrap).collect()
+    };
+    let together = |name, batches: &[Batch]| -> Vec<f32> {
+        batches.iter().flat_map(|b| b.real(name).to_vec()).collect()
+    };
+    for name in [PATCHES, TIME, LABEL, TARGETS] {
+        let (all, one) = (held_out(20, None), held_out(1, None));
+        assert_eq!(together(name, &all), together(name, &one), "{name}");
+    }
+    let some = together(TIME, &held_out(20, Some(4)));
+    let every = together(TIME, &held_out(20, None)).into_iter().step_by(5);
+    assert_eq!(some, every.collect::<Vec<_>>());
 }

@@ -31,6 +31,7 @@ const SHAPE: Images = Images {
     crop: 0,
     flip: false,
     leading: 0,
+    flow: None,
 };
 const NUMBERS: usize = 24;
 const PATCHES_OF_ONE: u64 = 6;

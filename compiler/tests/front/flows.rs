@@ -1,0 +1,211 @@
+//! Models of the velocity between noise and images: what is made of them, what runs are told, and what does not fit, at its place.
+
+use crate::common::{Cases, Outcome, compile_text};
+use odec_compiler::model::Built;
+use odec_graph::{Graph, OpKind, TensorType};
+use odec_program::manifest::{Flow, Form, Images, Loss, Times};
+use odec_program::{Dim, names};
+
+const MODEL: &str = "field att = rmsnorm |> attention(heads: 2)
+model m {
+  input  patches(image: [4, 6], patch: 2)
+  embed  linear(width: 6), time_token, label_token(classes: 5), positions(learned)
+  evolve euler(att) for 1 step
+  output rmsnorm |> linear(4)
+}
+train {
+  data   images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)
+  loss   velocity
+  batch  2
+  steps  3
+  optimizer adamw(lr: 1e-3)
+}
+";
+
+/// The model with some parts of it changed.
+#[track_caller]
+fn changed(parts: &[(&str, &str)]) -> Outcome {
+    let change = |text: String, (from, to): &(&str, &str)| {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        text.replace(from, to)
+    };
+    compile_text(&parts.iter().fold(MODEL.to_string(), change))
+}
+
+#[track_caller]
+fn built(outcome: &Outcome) -> &Built {
+    outcome.checked().built.as_ref().expect("a model")
+}
+
+fn told(built: &Built) -> &Images {
+    match &built.train.as_ref().expect("a train block").data.form {
+        Form::Images(images) => images,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Name and type of each input of a graph, in the order of names.
+fn inputs(graph: &Graph) -> Vec<(String, TensorType)> {
+    let nodes = graph.nodes().filter_map(|(_, n)| match &n.op {
+        OpKind::Input(i) => Some((i.name.clone(), i.ty.clone())),
+        _ => None,
+    });
+    let mut all: Vec<_> = nodes.collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+#[test]
+fn the_velocity_of_each_patch_depends_on_time_and_class() {
+    let outcome = compile_text(MODEL);
+    assert_eq!(outcome.rendered(), "");
+    let built = built(&outcome);
+    let each = TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(4)]);
+    let one = |n| TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(n)]);
+    let wanted = [
+        (names::LABEL, one(5)),
+        (names::PATCHES, each.clone()),
+        (names::TARGETS, each.clone()),
+        (names::TIME, one(1)),
+    ];
+    let wanted = wanted.map(|(name, ty)| (name.to_string(), ty));
+    assert_eq!(inputs(&built.loss), wanted);
+    let [label, patches, _, time] = wanted;
+    assert_eq!(inputs(&built.forward), [label, patches, time]);
+    let (name, made) = &built.forward.outputs()[0];
+    assert_eq!(
+        (name.as_str(), built.forward.ty(*made)),
+        (names::VALUES, &each)
+    );
+    // Six patches, and two rows before them.
+    assert_eq!((built.config.context, built.config.vocab), (8, 4));
+    let shapes: Vec<(&str, &[u64])> = (built.params.iter().take(4))
+        .map(|p| (p.path.as_str(), &p.shape[..]))
+        .collect();
+    let wanted: [(&str, &[u64]); 4] = [
+        ("embed.linear.weight", &[6, 4]),
+        ("embed.time_token.weight", &[6, 6]),
+        ("embed.label_token.weight", &[6, 5]),
+        ("embed.position.weight", &[8, 6]),
+    ];
+    assert_eq!(shapes, wanted);
+    assert!(built.decode.is_none());
+    assert_eq!(built.train.as_ref().unwrap().loss, Loss::Velocity);
+    assert_eq!(told(built).leading, 2);
+}
+
+#[test]
+fn runs_are_told_the_law_of_times() {
+    let normal = |mean, std| Times::LogitNormal { mean, std };
+    for (loss, times) in [
+        ("velocity", Times::Uniform),
+        ("velocity(time: uniform)", Times::Uniform),
+        ("velocity(time: logit_normal)", normal(0.0, 1.0)),
+        (
+            "1/2*velocity(time: logit_normal(mean: -1/2, std: 2)) + 1/8*kinetic",
+            normal(-0.5, 2.0),
+        ),
+    ] {
+        let outcome = changed(&[("loss   velocity", &format!("loss   {loss}"))]);
+        let labelled = true;
+        let wanted = Some(Flow { times, labelled });
+        assert_eq!(told(built(&outcome)).flow, wanted, "{loss}");
+    }
+    let outcome = changed(&[(", label_token(classes: 5)", "")]);
+    let flow = told(built(&outcome)).flow.expect("a flow");
+    assert!(!flow.labelled);
+    let classifier = changed(&[
+        (", time_token, label_token(classes: 5)", ""),
+        ("linear(4)", "classes(5)"),
+        ("velocity", "cross_entropy"),
+    ]);
+    assert_eq!(told(built(&classifier)).flow, None);
+}
+
+/// Each mistake is said where it is made, before anything runs.
+#[test]
+fn what_does_not_fit_is_said_at_its_place() {
+    let mut cases = Cases::default();
+    let rows = ", time_token, label_token(classes: 5)";
+    let image = "patches(image: [4, 6], patch: 2)";
+    for (name, parts) in [
+        ("no time", &[(", time_token", "")][..]),
+        (
+            "the class alone",
+            &[(", time_token", ""), ("velocity", "mse")],
+        ),
+        ("another loss", &[("velocity", "mse")]),
+        (
+            "a classifier that is told the class",
+            &[("linear(4)", "classes(5)"), ("velocity", "cross_entropy")],
+        ),
+        (
+            "the velocity of a classifier",
+            &[("linear(4)", "classes(5)")],
+        ),
+        ("too few numbers", &[("linear(4)", "linear(3)")]),
+        (
+            "one velocity of a whole image",
+            &[("linear(4)", "linear(4, of: mean)")],
+        ),
+        (
+            "other classes",
+            &[("label_token(classes: 5)", "label_token(classes: 6)")],
+        ),
+        (
+            "a law that is none",
+            &[("loss   velocity", "loss   velocity(time: normal)")],
+        ),
+        (
+            "a deviation that is none",
+            &[(
+                "loss   velocity",
+                "loss   velocity(time: logit_normal(std: 0))",
+            )],
+        ),
+        (
+            "a word too many",
+            &[("loss   velocity", "loss   velocity(time: uniform(mean: 1))")],
+        ),
+        (
+            "twice",
+            &[("time_token,", "time_token, time_token(scale: 2),")],
+        ),
+        (
+            "the class token in between",
+            &[(rows, ", time_token, class_token")],
+        ),
+        (
+            "a class token of which no velocity is said",
+            &[(rows, ", class_token, time_token")],
+        ),
+        (
+            "vectors",
+            &[
+                (image, "vectors(width: 4, context: 6)"),
+                (
+                    "images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)",
+                    "vectors(\"a.npz\")",
+                ),
+            ],
+        ),
+        (
+            "tokens",
+            &[
+                (image, "tokens(vocab: 256, context: 6)"),
+                ("linear(width: 6)", "learned(width: 6)"),
+                ("rmsnorm |> linear(4)", "logits"),
+                (
+                    "images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)",
+                    "tokens(\"a.bin\")",
+                ),
+                ("velocity", "cross_entropy"),
+            ],
+        ),
+    ] {
+        let outcome = changed(parts);
+        assert!(outcome.checked.is_none(), "{name} is valid");
+        cases.add(name, outcome.rendered());
+    }
+    insta::assert_snapshot!(cases);
+}

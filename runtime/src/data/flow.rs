@@ -1,0 +1,121 @@
+//! Points between noise and data, and how they move: what a model of flows is trained on (Lipman et al. 2023, ICLR; Liu et al. 2023, ICLR).
+//!
+//! `x(t) = (1 − t) x₀ + t x₁` for normal noise x₀ and data x₁ moves with the velocity `x₁ − x₀`. Noise and time of a row are a function of a stream and
+//! the row's number, so that a batch is the same however often and in whatever parts it is drawn.
+
+use crate::device::rng::Stream;
+use odec_program::manifest::Times;
+
+/// What noise and time of one row are drawn by.
+#[derive(Clone, Copy)]
+pub struct Draws {
+    pub stream: Stream,
+    pub number: u64,
+}
+
+impl Draws {
+    /// The time of a point, then blocks of four normal numbers for so many numbers.
+    fn block(&self, numbers: usize, n: u64) -> u64 {
+        let blocks = 1 + (numbers as u64).div_ceil(4);
+        self.number.wrapping_mul(blocks).wrapping_add(n)
+    }
+
+    /// Normal noise.
+    pub fn noise(&self, numbers: usize) -> impl Iterator<Item = f64> + '_ {
+        let blocks = (1..).map(move |n| self.stream.normal4(self.block(numbers, n)));
+        blocks.flatten().take(numbers)
+    }
+
+    /// Draws noise and a time. Numbers of data become those of a point at that time, `moves` (the same numbers) its velocity.
+    pub fn point(&self, times: Times, data: &mut [f32], moves: &mut [f32]) -> f32 {
+        let first = self.block(data.len(), 0);
+        let t = match times {
+            Times::Uniform => self.stream.uniform(first),
+            Times::LogitNormal { mean, std } => {
+                let z = mean + std * self.stream.normal4(first)[0];
+                1.0 / (1.0 + (-z).exp())
+            }
+        };
+        // As the model is told it.
+        let t = t as f32;
+        let both = data.iter_mut().zip(moves.iter_mut());
+        let noise = self.noise(both.len());
+        for ((point, moves), noise) in both.zip(noise) {
+            let (t, data) = (f64::from(t), f64::from(*point));
+            *point = ((1.0 - t) * noise + t * data) as f32;
+            *moves = (data - noise) as f32;
+        }
+        t
+    }
+}
+
+/// Rows with 1 at a class and 0 at all others.
+pub fn labels(classes: impl Iterator<Item = i32>, of: u64) -> Vec<f32> {
+    let row = |class: i32| (0..of).map(move |n| f32::from(u8::from(Ok(n) == u64::try_from(class))));
+    classes.flat_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draws(number: u64) -> Draws {
+        let stream = Stream::new(3, "flows");
+        Draws { stream, number }
+    }
+
+    /// At time t the point is `(1 − t)` of its noise and `t` of the data, so that `x(t) − t·v` is the noise and `x(t) + (1 − t)·v` the data.
+    #[test]
+    fn points_lie_on_the_way_from_noise_to_data() {
+        let data: Vec<f32> = (0..10).map(|n| n as f32 / 3.0 - 1.0).collect();
+        for number in 0..50 {
+            let (mut point, mut moves) = (data.clone(), data.clone());
+            let t = draws(number).point(Times::Uniform, &mut point, &mut moves);
+            assert!((0.0..=1.0).contains(&t));
+            let noise: Vec<f64> = draws(number).noise(10).collect();
+            for i in 0..10 {
+                let (x, v, t) = (f64::from(point[i]), f64::from(moves[i]), f64::from(t));
+                assert!((x - t * v - noise[i]).abs() < 1e-6);
+                assert!((x + (1.0 - t) * v - f64::from(data[i])).abs() < 1e-6);
+            }
+        }
+    }
+
+    /// Mean and variance of t, and of log(t / (1 − t)), within five standard errors.
+    #[test]
+    fn times_have_their_laws() {
+        let n = 20_000;
+        let drawn = |times| {
+            let of = |number| f64::from(draws(number).point(times, &mut [0.0], &mut [0.0]));
+            (0..n).map(of).collect::<Vec<f64>>()
+        };
+        let moments = |x: &[f64]| {
+            let mean = x.iter().sum::<f64>() / n as f64;
+            let square = |x: &f64| (x - mean).powi(2);
+            (mean, x.iter().map(square).sum::<f64>() / n as f64)
+        };
+        let error = |variance: f64| 5.0 * (variance / n as f64).sqrt();
+        let (mean, variance) = moments(&drawn(Times::Uniform));
+        assert!((mean - 0.5).abs() < error(1.0 / 12.0), "{mean}");
+        assert!(
+            (variance - 1.0 / 12.0).abs() < error(1.0 / 180.0),
+            "{variance}"
+        );
+        let law = Times::LogitNormal {
+            mean: 0.5,
+            std: 2.0,
+        };
+        let logits: Vec<f64> = drawn(law).iter().map(|t| (t / (1.0 - t)).ln()).collect();
+        let (mean, variance) = moments(&logits);
+        assert!((mean - 0.5).abs() < error(4.0), "{mean}");
+        assert!((variance - 4.0).abs() < error(32.0), "{variance}");
+    }
+
+    #[test]
+    fn labels_are_one_at_their_class() {
+        assert_eq!(
+            labels([2, 0].into_iter(), 3),
+            [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! A run that moves noise to images: trained, resumed, judged, and asked for images.
+
+#![cfg(feature = "mlir")]
+
+mod place;
+
+use place::Place;
+use serde_json::Value;
+use std::path::Path;
+
+const MODEL: &str = r#"
+field att = rmsnorm |> attention(heads: 2)
+field ffn = rmsnorm |> swiglu(hidden: 32)
+
+model bars {
+  input  patches(image: 4, patch: 2)
+  embed  linear(width: 16, bias), time_token(scale: 4), label_token(classes: 2), positions(learned)
+  evolve lie(att, ffn) for 2 steps
+  output rmsnorm |> linear(4, bias)
+  init   normal(std: 0.1)
+}
+
+train {
+  data      images("train-images-idx3", classes: 2, mean: 0.5, std: 0.5, held_out: 20%)
+  loss      velocity(time: logit_normal)
+  optimizer adamw(lr: 5e-3)
+  batch 16;  accumulate 2;  steps 400;  clip 1.0;  seed 0
+}
+"#;
+
+/// Tells the same images apart.
+const CLASSIFIER: &str = r#"
+field ffn = rmsnorm |> swiglu(hidden: 16)
+
+model told {
+  input  patches(image: 4, patch: 4)
+  embed  linear(width: 16, bias)
+  evolve euler(ffn) for 1 step
+  output rmsnorm |> classes(2)
+  init   normal(std: 0.1)
+}
+
+train {
+  data      images("train-images-idx3", classes: 2, mean: 0.5, std: 0.5, held_out: 20%)
+  loss      cross_entropy
+  optimizer adamw(lr: 1e-2)
+  batch 16;  steps 60;  clip 1.0;  seed 0
+}
+"#;
+
+fn idx(shape: &[u32], data: impl Iterator<Item = u8>) -> Vec<u8> {
+    let lengths = shape.iter().flat_map(|n| n.to_be_bytes());
+    let head = [0, 0, 8, shape.len() as u8].into_iter().chain(lengths);
+    head.chain(data).collect()
+}
+
+/// Upright bars are class 0, lying ones class 1, each at one of four places.
+fn place() -> Place {
+    let place = Place::new();
+    place.write("bars.ode", MODEL);
+    place.write("told.ode", CLASSIFIER);
+    let pixel = |i: u32| {
+        let (n, y, x) = (i / 16, i / 4 % 4, i % 4);
+        let along = if n % 2 == 0 { x } else { y };
+        if along == n / 2 % 4 { 255 } else { 0 }
+    };
+    let bytes = |name, bytes| std::fs::write(place.path().join(name), bytes).expect("written");
+    bytes(
+        "train-images-idx3",
+        idx(&[160, 4, 4], (0..160 * 16).map(pixel)),
+    );
+    bytes("train-labels-idx1", idx(&[160], (0..160).map(|n| n % 2)));
+    place
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect(text)
+}
+
+/// Width, height and pixels of a grey picture.
+fn picture(path: &Path) -> (u32, u32, Vec<u8>) {
+    let file = std::io::BufReader::new(std::fs::File::open(path).expect("a picture"));
+    let mut reader = png::Decoder::new(file).read_info().expect("PNG");
+    let (width, height) = reader.info().size();
+    let mut bytes = vec![0; (width * height) as usize];
+    reader.next_frame(&mut bytes).expect("grey");
+    (width, height, bytes)
+}
+
+#[test]
+fn a_run_learns_to_draw_images_of_a_class() {
+    let place = place();
+    place.good(&["train", "bars.ode", "--out", "run"]);
+    // A run that was stopped goes on as if it had not been.
+    place.good(&["train", "bars.ode", "--out", "two", "--steps", "150"]);
+    let early = json(&place.good(&["eval", "two", "--json"]));
+    place.good(&["train", "--resume", "two", "--steps", "400"]);
+    assert!(place.tensors("run") == place.tensors("two"));
+
+    // The same points are evaluated each time.
+    let judged = place.good(&["eval", "run", "--json"]);
+    assert_eq!(judged, place.good(&["eval", "run", "--json"]));
+    let judged = json(&judged);
+    assert_eq!(
+        (&judged["images"], &judged["loss"]),
+        (&32.into(), &judged["velocity"])
+    );
+    assert!(judged["accuracy"].is_null());
+    let loss = |of: &Value| of["velocity"].as_f64().expect("a loss");
+    // Noise and images have a variance of 1 and 3/4 about, which no velocity at all is off by.
+    assert!(
+        loss(&judged) < 0.9 && loss(&judged) < loss(&early),
+        "{judged}, {early}"
+    );
+    let said = place.good(&["eval", "run"]);
+    assert!(
+        said.contains("32 predicted images of") && said.contains("velocity "),
+        "{said}"
+    );
+
+    place.good(&["train", "told.ode", "--out", "told"]);
+    let drawn = |args: &[&str]| place.good(&[&["generate", "run"], args].concat());
+    let facts = json(&drawn(&[
+        "--scheme",
+        "dormand_prince",
+        "--steps",
+        "8",
+        "-o",
+        "all.png",
+        "--count",
+        "20",
+        "--classifier",
+        "told",
+        "--json",
+    ]));
+    assert_eq!(
+        (
+            &facts["order"],
+            &facts["evaluations_per_step"],
+            &facts["evaluations"]
+        ),
+        (&5.into(), &6.into(), &48.into())
+    );
+    assert_eq!((&facts["images"], &facts["steps"]), (&40.into(), &8.into()));
+    assert!(facts["recognised"].as_f64().unwrap() > 0.75, "{facts}");
+    // Two rows of twenty images of 4 × 4, two pixels between them.
+    let (width, height, pixels) = picture(&place.path().join("all.png"));
+    assert_eq!((width, height), (20 * 4 + 19 * 2, 10));
+    assert!((0..height).all(|y| pixels[(y * width + 4) as usize] == 128));
+    // One class alone; the same seed draws the same image, another another.
+    let one = [
+        "--scheme", "midpoint", "--steps", "3", "--class", "1", "--count", "1", "-o",
+    ];
+    let said = drawn(&[&one[..], &["a.png"]].concat());
+    assert!(
+        said.contains("1 images in a.png")
+            && said.contains("midpoint (order 2, proved): 3 steps of 2 evaluations, 6 evaluations"),
+        "{said}"
+    );
+    drawn(&[&one[..], &["b.png"]].concat());
+    drawn(&[&one[..], &["c.png", "--seed", "1"]].concat());
+    let [a, b, c] = ["a.png", "b.png", "c.png"].map(|name| picture(&place.path().join(name)));
+    assert_eq!((a.0, a.1), (4, 4));
+    assert!(a == b && a != c);
+}
+
+#[test]
+fn what_cannot_be_drawn_is_said() {
+    let place = place();
+    place.good(&["train", "bars.ode", "--out", "run", "--steps", "2"]);
+    place.good(&["train", "told.ode", "--out", "told", "--steps", "2"]);
+    let refused = |run: &str, args: &[&str], part: &str| {
+        let (code, said) = place.bad(&[&["generate", run], args].concat());
+        assert!(code == 1 && said.contains(part), "{args:?}: {said}");
+    };
+    let draw = |scheme| ["--scheme", scheme, "--steps", "2", "-o", "x.png"];
+    for (scheme, why) in [
+        ("rk5", "no such scheme, did you mean `rk"),
+        ("attention", "no such scheme"),
+        ("gauss4", "implicit"),
+        ("strang", "several fields"),
+        ("ab2", "looks back"),
+        ("rk4_learned", "learned"),
+    ] {
+        refused("run", &draw(scheme), why);
+        refused("run", &draw(scheme), "`odec schemes explicit`");
+    }
+    let good = draw("euler");
+    refused(
+        "run",
+        &[&good[..], &["--class", "2"]].concat(),
+        "2 classes, 0 to 1; 2 is none",
+    );
+    refused(
+        "run",
+        &[&good[..], &["--classifier", "run"]].concat(),
+        "does not tell classes",
+    );
+    refused("told", &good, "not trained with `loss velocity`");
+    refused("run", &["--prompt", "a"], "-o samples.png");
+    refused("told", &["--prompt", "a"], "tells the classes of images");
+    for args in [
+        &good[..4],
+        &["-o", "x.png"],
+        &[],
+        &["-o", "x.png", "--prompt", "a"],
+    ] {
+        let (code, _) = place.bad(&[&["generate", "run"], args].concat());
+        assert_eq!(code, 2, "{args:?}");
+    }
+    assert!(!place.path().join("x.png").exists());
+}
