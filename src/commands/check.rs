@@ -156,7 +156,7 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         let (batch, context) = (t.batch, built.config.context);
         let (precision, of) = (t.precision.name(), built.unit.many());
         let rows = match built.unit {
-            Unit::Patch => format!("{batch} images of {context} {of}"),
+            Unit::Patch | Unit::Pixel => format!("{batch} images of {context} {of}"),
             Unit::Token | Unit::Vector => format!("{batch} × {context} {of}"),
         };
         let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);

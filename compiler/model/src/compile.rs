@@ -390,7 +390,7 @@ fn assemble(
         grad,
         config: manifest::Model {
             vocab: spec.output.kind.columns(spec.sizes),
-            context: spec.sizes.context,
+            context: spec.begin.context(),
             width: spec.sizes.width,
         },
         claims,

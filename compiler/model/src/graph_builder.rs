@@ -4,6 +4,7 @@
 //! A parameter is made once: before the steps if all share it (`shared_values.rs`), else where it is first used.
 
 use super::kv::KvMode;
+use super::layers::Sizes;
 use super::param_values::ParamValues;
 use super::position_tables::PositionTables;
 use super::spec::Spec;
@@ -28,6 +29,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) input: Option<Value>,
     /// Which sequence of the model is at hand.
     pub(super) sequence: usize,
+    /// Of the state at hand.
+    pub(super) sizes: Sizes,
     /// Of each sequence, −1 at what fills up its rows and 0 at its tokens: `[.., 1]`.
     pub(super) padding: BTreeMap<usize, Value>,
     /// The states that evolves ended with, by label, and the sequences they are of.
@@ -59,6 +62,7 @@ impl<'s> GraphBuilder<'s> {
             kept: BTreeSet::new(),
             input: None,
             sequence: 0,
+            sizes: spec.sizes,
             padding: BTreeMap::new(),
             states: BTreeMap::new(),
             drops: false,
@@ -98,22 +102,27 @@ impl<'s> GraphBuilder<'s> {
 
     /// What the model says of its input.
     pub(super) fn result(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
-        let mut last = None;
+        let (mut last, mut done) = (None, 0);
         for (n, begin) in self.spec.begins().enumerate() {
             self.sequence = n;
-            let mut x = self.first_state(b, begin)?;
-            if n == 0 {
-                self.common(b)?;
-            }
-            for e in self.spec.evolves_of(n) {
-                x = match &e.depth {
-                    StepCount::Known => self.known(b, e, e.steps, x)?,
-                    StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
-                    StepCount::Random(r) => self.random(b, e, r, x)?,
-                    StepCount::Halting(h) => self.halting(b, e, h, x)?,
-                    StepCount::Routed(router) => self.recursions(b, e, router, x)?,
-                };
-                self.states.insert(e.label.clone(), (x, n));
+            let mut x = self.given(b, begin)?;
+            for stage in &begin.stages {
+                x = self.first_state(b, (begin, stage), x)?;
+                if done == 0 {
+                    self.common(b)?;
+                }
+                let own = self.spec.stages().nth(done).map(|(_, own)| own);
+                for e in own.unwrap_or_default() {
+                    x = match &e.depth {
+                        StepCount::Known => self.known(b, e, e.steps, x)?,
+                        StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
+                        StepCount::Random(r) => self.random(b, e, r, x)?,
+                        StepCount::Halting(h) => self.halting(b, e, h, x)?,
+                        StepCount::Routed(router) => self.recursions(b, e, router, x)?,
+                    };
+                    self.states.insert(e.label.clone(), (x, n));
+                }
+                done += 1;
             }
             last = Some(x);
         }

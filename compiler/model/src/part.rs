@@ -151,6 +151,12 @@ impl<'e> PartReading<'e, '_> {
         }
     }
 
+    /// The same, and where it is given, or the whole call is.
+    pub fn placed_count(&mut self, a: &Argument, most: u64) -> Option<(u64, Span)> {
+        let at = self.given(a).map_or(self.span(), |e| e.span);
+        self.count(a, most).map(|n| (n, at))
+    }
+
     /// A whole number without a name that must be given, from 1.
     pub fn unnamed_size(&mut self, a: &Argument, most: u64) -> Option<u64> {
         let Some(e) = self.given.unnamed(a) else {

@@ -19,6 +19,7 @@ mod field_functions;
 mod fields;
 mod functions;
 mod general;
+mod grids;
 mod history;
 mod hostile;
 mod images;

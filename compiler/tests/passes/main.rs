@@ -15,6 +15,7 @@ mod epilogue_fusion;
 mod field_functions;
 mod files;
 mod functions;
+mod grids;
 mod guards;
 mod halting;
 mod images;

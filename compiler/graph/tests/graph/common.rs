@@ -94,7 +94,13 @@ pub fn by_rule(
     let shape = out.concrete(bindings);
     let cols = full.cols() as usize;
     let rows = full.rows().at(bindings).expect("small") as usize;
-    let seq = bindings.seq as usize;
+    // Of a grid, its tokens.
+    let seq = if out.is_state() {
+        out.tokens()
+    } else {
+        Dim::Seq
+    };
+    let seq = seq.at(bindings) as usize;
     let mut data = Vec::new();
     for r in 0..rows {
         let row = row_of(&body, ins, &coeffs, r, cols, seq);
@@ -200,6 +206,7 @@ fn address(a: Access, r: usize, c: usize, seq: usize) -> Option<usize> {
             let inside = (0..seq as i64).contains(&there);
             inside.then(|| r / seq * seq + there as usize)?
         }
+        RowMap::Window(window, through) => window.apply(through, r as u64)? as usize,
     };
     let col = match a.col {
         ColMap::Col => c,
