@@ -273,7 +273,9 @@ pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>>
         b.make_stages(model, &own);
         b.fit(sink);
     }
-    if sink.len() > before {
+    // Without its grid, nothing is known of a state.
+    let convolves = |l: &Line| l.values.first().is_some_and(embeddings::makes_grid);
+    if sink.len() > before && (!later.is_empty() || embeds.iter().any(convolves)) {
         return None;
     }
     if made.len() > 1 {

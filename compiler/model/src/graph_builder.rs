@@ -13,8 +13,8 @@ use super::terms::Collected;
 use super::time_dependent::Timed;
 use crate::error::BuildError;
 use odec_graph::ops::{Broadcast, Dropout, Input, Parameter, Shift};
-use odec_graph::{Builder, Exact, TypeError, Value, nn};
-use odec_program::noise;
+use odec_graph::{Builder, Exact, TensorType, TypeError, Value, nn};
+use odec_program::{Dim, noise};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What has been made so far.
@@ -139,6 +139,24 @@ impl<'s> GraphBuilder<'s> {
                 op: "field",
                 what: format!("the evolve `{label}` has not ended"),
             })
+    }
+
+    /// A number for each token of the last state, whose mean is that over the tokens at hand: of another sequence, or of a stage on another grid.
+    pub(super) fn over_targets(
+        &mut self,
+        b: &mut Builder,
+        rows: Value,
+    ) -> Result<Value, TypeError> {
+        if self.sequence < self.spec.sources.len() {
+            return self.over_tokens(b, rows);
+        }
+        let last = self.spec.sizes.tokens();
+        if self.sizes.tokens() == last {
+            return Ok(rows);
+        }
+        let mean = nn::mean_rows(b, rows)?;
+        let to = TensorType::real([Dim::Batch, last, Dim::Fixed(1)]);
+        b.push1(Broadcast { to }, &[mean])
     }
 
     /// A number for each token, or, where rows are filled up, its mean over the tokens at hand in the place of each.

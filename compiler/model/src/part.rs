@@ -144,17 +144,20 @@ impl<'e> PartReading<'e, '_> {
 
     /// A whole number that need not be given, from 1, or from 0 if that is its form.
     pub fn count(&mut self, a: &Argument, most: u64) -> Option<u64> {
-        let least = u64::from(a.form != Form::Index);
-        match self.given(a) {
-            Some(e) => self.report(whole(e, &Scope::new(), least, most)),
-            None => a.number_meant()?.as_integer()?.try_into().ok(),
-        }
+        self.placed_count(a, most).map(|(n, _)| n)
     }
 
     /// The same, and where it is given, or the whole call is.
     pub fn placed_count(&mut self, a: &Argument, most: u64) -> Option<(u64, Span)> {
-        let at = self.given(a).map_or(self.span(), |e| e.span);
-        self.count(a, most).map(|n| (n, at))
+        let least = u64::from(a.form != Form::Index);
+        let n = match self.given(a) {
+            Some(e) => {
+                let n = self.report(whole(e, &Scope::new(), least, most))?;
+                return Some((n, e.span));
+            }
+            None => a.number_meant()?.as_integer()?.try_into().ok()?,
+        };
+        Some((n, self.span()))
     }
 
     /// A whole number without a name that must be given, from 1.

@@ -176,8 +176,8 @@ fn convolved(x: &[f64], grid: Grid, w: &Tensor, stride: usize, padding: usize) -
     let columns = 4;
     let at = |i: i64, j: i64, c: usize| {
         let inside = (0..height as i64).contains(&i) && (0..width as i64).contains(&j);
-        let row = grid.leading as usize + i as usize * width + j as usize;
-        if inside { x[row * columns + c] } else { 0.0 }
+        let row = || grid.leading as usize + i as usize * width + j as usize;
+        if inside { x[row() * columns + c] } else { 0.0 }
     };
     let sides = [height, width].map(|n| (n + 2 * padding - kernel) / stride + 1);
     let mut tokens = Vec::new();
@@ -368,9 +368,9 @@ fn what_does_not_fit_is_said_at_its_place() {
             "conv2d(kernel: 3, depthwise, columns: 8)",
         ),
         (
-            "a field's square too large",
+            "keys a stride over the grid apart",
             "layernorm |> conv_attention(heads: 3, bias)",
-            "conv2d(kernel: 9, depthwise)",
+            "layernorm |> conv_attention(heads: 3, stride: 5)",
         ),
         (
             "a class token of other columns",

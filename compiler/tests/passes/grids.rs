@@ -152,7 +152,7 @@ const FLOWS: [(&str, &str, &str); 5] = [
 #[test]
 fn programs_agree_with_the_interpreter() {
     for (stages, flow, evolve) in FLOWS {
-        for (train, within) in [("", 1e-4), ("precision bf16", 0.1), ("accumulate 3", 1e-4)] {
+        for (train, within) in [("", 1e-4), ("precision bf16", 0.25), ("accumulate 3", 1e-4)] {
             let model = model(stages, flow, evolve, train);
             let manifest = manifest(&model, options());
             let mut e = executor(&manifest);

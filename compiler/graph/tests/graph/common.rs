@@ -5,7 +5,7 @@ use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Fit;
 use odec_graph::{Elem, InferTypes, OpKind, TensorType};
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::{Bindings, Coeff, bf16, noise};
+use odec_program::{Bindings, Coeff, Dim, bf16, noise};
 
 /// A small generator (SplitMix64), so that tests need no seed file.
 pub struct Random(pub u64);

@@ -49,7 +49,15 @@ parts! { Embedding: learned::Learned, linear::Linear, conv::Conv }
 
 /// Whether what an expression names may begin a state of the one before it: a stage of its own.
 pub fn continues(e: &Expr) -> bool {
-    let names = [Linear::DECLARATION.name, Conv::DECLARATION.name];
+    is_named(e, &[Linear::DECLARATION.name, Conv::DECLARATION.name])
+}
+
+/// Whether what an expression names makes a grid of its own.
+pub fn makes_grid(e: &Expr) -> bool {
+    is_named(e, &[Conv::DECLARATION.name])
+}
+
+fn is_named(e: &Expr, names: &[&str]) -> bool {
     Args::of(e).is_some_and(|args| names.contains(&args.callee.name.as_str()))
 }
 

@@ -37,11 +37,7 @@ pub struct Ended {
 
 impl Input for Ended {
     fn value(&self) -> ops::Input {
-        let tokens = match self.sizes.grid {
-            Some(grid) if grid.fixed => Dim::Fixed(self.sizes.context),
-            _ => Dim::Seq,
-        };
-        let columns = Dim::Fixed(self.sizes.width);
+        let (tokens, columns) = (self.sizes.tokens(), Dim::Fixed(self.sizes.width));
         ops::Input {
             name: String::new(),
             ty: TensorType::real([Dim::Batch, tokens, columns]),

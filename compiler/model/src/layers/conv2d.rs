@@ -220,7 +220,7 @@ pub fn squares_fit(
         let message = format!("with {padding} rows of zeros, squares of {kernel} × {kernel} lie beside the grid");
         let d = Diagnostic::error(codes::OUT_OF_RANGE, at[0], message);
         d.label("a side longer than the padding is expected")
-    } else if stride > least {
+    } else if stride > height.max(width) {
         let message = format!("a stride of {stride} steps over the grid");
         let d = Diagnostic::error(codes::OUT_OF_RANGE, at[1], message);
         d.label(format!("the grid has {height} × {width} tokens"))

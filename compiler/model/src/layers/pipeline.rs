@@ -19,6 +19,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Body, BodyStmt, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use odec_program::Dim;
 use std::collections::BTreeMap;
 
 /// Where an expression is read.
@@ -276,6 +277,14 @@ impl Sizes {
         width: 0,
         grid: None,
     };
+
+    /// The tokens of a state: so many on a grid, else as many as a run is given.
+    pub fn tokens(&self) -> Dim {
+        match self.grid {
+            Some(grid) if grid.fixed => Dim::Fixed(self.context),
+            _ => Dim::Seq,
+        }
+    }
 
     pub(super) fn scope(self) -> Scope {
         let number = |n: u64| Coeff::constant(Exact::int(i64::try_from(n).unwrap_or(i64::MAX)));
