@@ -842,7 +842,7 @@ fn check_counts_a_class_token_apart() {
         line.expect("what is trained").trim().to_string()
     };
     assert!(train("plain.ode").contains("4 images of 16 patches, f32"));
-    assert!(train("token.ode").contains("4 images of 16 patches and a class token, f32"));
+    assert!(train("token.ode").contains("4 images of 16 patches and a row before them, f32"));
 }
 
 /// What a graph is written as follows from the name of the file.

@@ -109,7 +109,8 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                 } else {
                     vec!["model", name]
                 };
-                for item in &mut model.items {
+                let stages = stages(&model.items);
+                for (item, stage) in model.items.iter_mut().zip(&stages) {
                     let (label, part, values) = match item {
                         ModelItem::Input { label, value, .. } => {
                             (label.as_ref(), "input", std::slice::from_mut(value))
@@ -128,7 +129,8 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                             continue;
                         }
                     };
-                    let label = label.iter().map(|l| vec![l.name.as_str()]);
+                    let label = label.map(|l| l.name.as_str()).or(stage.as_deref());
+                    let label = label.map(|l| vec![l]);
                     let segments: Vec<Vec<&str>> = std::iter::once(head.clone())
                         .chain(label)
                         .chain([vec![part, ""]])
@@ -156,6 +158,26 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
             Item::Explore(_) => {}
         }
     }
+}
+
+/// Of embeddings that begin later stages, what the evolves after them are called.
+fn stages(items: &[ModelItem]) -> Vec<Option<String>> {
+    let label = |item: &ModelItem| match item {
+        ModelItem::Embed { label, .. } => Some(label.as_ref().map(|l| l.name.clone())),
+        _ => None,
+    };
+    let evolve = |item: &ModelItem| match item {
+        ModelItem::Evolve(e) => Some(e.label.as_ref().map(|l| l.name.clone())),
+        _ => None,
+    };
+    let stage = |n: usize| {
+        let own = label(&items[n])?;
+        let later = items[..n].iter().filter_map(label).any(|l| l == own);
+        later
+            .then(|| items[n..].iter().find_map(evolve))
+            .flatten()?
+    };
+    (0..items.len()).map(stage).collect()
 }
 
 /// Defaults, and what the body gives to layers: `layer.ffn.hidden`. What is only handed on has the argument's path.

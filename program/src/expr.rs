@@ -5,6 +5,7 @@
 //! is explicit: no node is ever contracted into an FMA or reassociated by an emitter, so the
 //! reference device and compiled code agree bit for bit.
 
+use crate::window::{Through, Window};
 use serde::{Deserialize, Serialize};
 
 /// Index of a node in its [`Body`].
@@ -82,6 +83,9 @@ pub enum RowMap {
     /// Row `r − by` where it belongs to the same sequence of `seq` rows as row r, and is one of the domain's. Elsewhere the
     /// element is 0, and a kernel may read row r and drop it.
     Shift(i32),
+    /// The row of a window over a grid of tokens, or of the token under one. Beside the grid the element is 0, and a kernel may read the first row of
+    /// the same sequence and drop it.
+    Window(Window, Through),
 }
 
 impl RowMap {
@@ -110,6 +114,7 @@ impl RowMap {
                 let inside = position + near < seq && row + near < rows;
                 if inside { Some(row + near) } else { None }
             }
+            RowMap::Window(window, through) => window.apply(through, row),
         }
     }
 }

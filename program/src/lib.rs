@@ -43,6 +43,7 @@ pub mod size;
 pub mod target;
 pub mod tile;
 pub mod transcendental;
+pub mod window;
 
 pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;
@@ -51,6 +52,7 @@ use serde::{Deserialize, Serialize};
 pub use size::{Bindings, Dim, Size};
 use std::collections::BTreeMap;
 pub use target::Target;
+pub use window::Window;
 
 /// Element type of a buffer or of a kernel's arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

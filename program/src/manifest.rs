@@ -184,6 +184,15 @@ pub enum Table {
         width: u64,
         base: f64,
     },
+    /// `[leading + rows · columns, width]`: a sinusoid of the row of each place of a grid, half as wide, and one of its column beside it; zeros in the first
+    /// `leading` rows (He et al. 2022).
+    Grid {
+        #[serde(default, skip_serializing_if = "is_zero")]
+        leading: u64,
+        sides: [u64; 2],
+        width: u64,
+        base: f64,
+    },
     /// `[positions, width]`: normal numbers of mean 0, those of [`crate::noise::normal`] with key 0.
     Normal {
         positions: u64,
@@ -351,6 +360,12 @@ impl Table {
             | Table::Normal {
                 positions, width, ..
             } => [positions, width],
+            Table::Grid {
+                leading,
+                sides: [rows, columns],
+                width,
+                ..
+            } => [rows.saturating_mul(columns).saturating_add(leading), width],
             Table::Time { waves, .. } | Table::Frequencies(waves) | Table::Phases(waves) => {
                 [1, waves.columns()]
             }
@@ -362,7 +377,8 @@ impl Table {
         match *self {
             Table::RotaryCos { base, .. }
             | Table::RotarySin { base, .. }
-            | Table::Sinusoid { base, .. } => base,
+            | Table::Sinusoid { base, .. }
+            | Table::Grid { base, .. } => base,
             Table::Normal { .. } => 1.0,
             Table::Time { waves, .. } | Table::Frequencies(waves) | Table::Phases(waves) => {
                 waves.base()
@@ -391,6 +407,21 @@ impl Table {
             }
             Table::Sinusoid { .. } if c.is_multiple_of(2) => angle(p, c / 2).sin(),
             Table::Sinusoid { .. } => angle(p, c / 2).cos(),
+            Table::Grid { leading, .. } if p < *leading => 0.0,
+            Table::Grid { leading, sides, .. } => {
+                let (at, half) = (p - leading, cols / 2);
+                let along = match c < half {
+                    true => at / sides[1],
+                    false => at % sides[1],
+                };
+                let c = c % half.max(1);
+                let angle = along as f64 * base.powf(-2.0 * (c / 2) as f64 / half as f64);
+                if c.is_multiple_of(2) {
+                    angle.sin()
+                } else {
+                    angle.cos()
+                }
+            }
             Table::Normal { std, stream, .. } => {
                 std * crate::noise::normal([0, *stream, p as u32, c as u32])
             }

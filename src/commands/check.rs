@@ -158,10 +158,11 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         let own = context - built.leading;
         let leading = match built.leading {
             0 => "",
-            _ => " and a class token",
+            1 => " and a row before them",
+            _ => " and rows before them",
         };
         let rows = match built.unit {
-            Unit::Patch => format!("{batch} images of {own} {of}{leading}"),
+            Unit::Patch | Unit::Pixel => format!("{batch} images of {own} {of}{leading}"),
             Unit::Token | Unit::Vector => format!("{batch} × {own} {of}{leading}"),
         };
         let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);

@@ -54,6 +54,9 @@ def overrides(system: System, shape: Shape) -> list[str]:
     values = {"model.width": shape.width, "train.batch": shape.batch}
     if system.vectors:
         values = {"train.batch": shape.batch}
+    if system.staged:
+        values = {"train.batch": shape.batch} | system.staged.sets
+        return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]
     if system.translator:
         both = {"vocab": shape.vocab, "context": shape.context}
         values = {f"model.{at}{name}": size for at in ("", "source.") for name, size in both.items()}

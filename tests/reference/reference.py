@@ -7,6 +7,7 @@ use the embedding's matrix. Leaves running odec and comparing to `check.py`.
 
 import jax
 import jax.numpy as jnp
+import stages
 from jax import Array
 from parts import Parameters, Shape, Table, bias_table, linear, norm, norm_table, sinusoids
 from systems import Step, System
@@ -18,6 +19,8 @@ def expected(system: System, shape: Shape) -> Table:
     """Path and shape of every parameter."""
     if system.translator:
         return translator_table(system.translator, shape)
+    if system.staged:
+        return stages.table(system.staged, shape)
     bias = bias_table(shape, "norm") if system.norm == "layernorm" else {}
     ends = norm_table(shape) | bias if system.norm else {}
     numbers = system.image[1] ** 2 if system.image else system.vectors[0] if system.vectors else 0
@@ -48,6 +51,9 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         return -jnp.sum(jnp.where(counts, chosen, 0.0)) / jnp.sum(counts)
     if system.velocity:
         tokens, time, label = (jnp.asarray(x, jnp.float64) for x in tokens)
+    if system.staged:
+        chosen = jax.nn.log_softmax(stages.logits(system.staged, p, jnp.asarray(tokens, jnp.float64)), axis=-1)
+        return -jnp.mean(jnp.take_along_axis(chosen, targets[:, None], axis=-1))
     x = p["embed.token.weight"][tokens] if system.reads == "tokens" else linear(p, "embed.linear", tokens)
     if system.class_token:
         first = jnp.broadcast_to(p["embed.class_token"], (x.shape[0], 1, shape.width))

@@ -14,6 +14,7 @@ import history
 import jax
 import jax.numpy as jnp
 import numpy as np
+import stages
 import time_dependent
 import translators
 from jax import Array, lax
@@ -121,6 +122,8 @@ class System:
     class_token: bool = False
     # What two texts become, in the place of steps of one.
     translator: translators.Translator | None = None
+    # Stages of images, in the place of steps of one state.
+    staged: stages.Staged | None = None
 
     def shaped(self, shape: Shape) -> Shape:
         """The sizes of this system where others have those."""
@@ -1218,6 +1221,7 @@ SYSTEMS: dict[str, System] = {
         **VECTORS,
     ),
     "vit_rk2": System(over_layer(heun), flow="heun(layer)", **VIT),
+    "cvt": System(lambda s, x: x, file="cvt.ode", image=(stages.CVT.side, 1), staged=stages.CVT),
     # Layers written in the language, and newer primitives: several in one program.
     "attentions": System(
         attentions,

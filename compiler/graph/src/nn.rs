@@ -7,15 +7,15 @@ use crate::exact::{Exact, ExactError};
 use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{
-    Add, Attention, Broadcast, Builder, CarriedScan, Combine, Constant, Exp, GatherCols,
-    GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip,
-    RepeatTokens, Reshape, Rope, Rsqrt, Scan, Shift, ShiftTokens, Sigmoid, Softplus, StopGradient,
-    SumCols, SumRows, SumTokens, Table, WherePositive,
+    Add, Attention, Broadcast, Builder, CarriedScan, Combine, Concat, Constant, DepthwiseWindows,
+    Exp, GatherCols, GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf,
+    OverWindows, Recip, RepeatTokens, Reshape, Rope, Rsqrt, Scan, Shift, ShiftTokens, Sigmoid,
+    Softplus, StopGradient, SumCols, SumRows, SumTokens, Table, Transpose, WherePositive, Windows,
 };
 use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::manifest::{self, Turns};
-use odec_program::{Dim, Size};
+use odec_program::{Dim, Size, Window};
 
 /// `Σ cᵢ xᵢ` of equal types; terms with coefficient 0 are left out.
 pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> TypeResult {
@@ -128,7 +128,9 @@ pub fn mean_cols(b: &mut Builder, x: Value) -> TypeResult {
 /// The mean over the tokens of each sequence: `[B, S, C] → [B, 1, C]`.
 pub fn mean_tokens(b: &mut Builder, x: Value) -> TypeResult {
     let sum = b.push1(SumTokens, &[x])?;
-    let share = b.push1(InverseCount { size: Size::SEQ }, &[])?;
+    let tokens = b.ty(x).tokens();
+    let size = Size::of(&[tokens]).unwrap_or(Size::SEQ);
+    let share = b.push1(InverseCount { size }, &[])?;
     b.push1(Mul, &[sum, share])
 }
 
@@ -141,16 +143,29 @@ fn first_row(b: &mut Builder, x: Value) -> TypeResult {
 
 /// The first row of each sequence: `[B, S, C] → [B, 1, C]`.
 pub fn first_token(b: &mut Builder, x: Value) -> TypeResult {
+    if let Dim::Fixed(_) = b.ty(x).tokens() {
+        return take_tokens(b, x, (0, 1));
+    }
     let first = first_row(b, x)?;
     b.push1(SumTokens, &[first])
 }
 
-/// A row before those of each sequence, whose last one is left out: `[B, S, C], [C] or [B, 1, C] → [B, S, C]`.
+/// A row before those of each sequence, whose last one is left out: `[B, S, C], [C] or [B, 1, C] → [B, S, C]`; of a grid none is, `[B, n, C] → [B, n + 1, C]`.
 pub fn put_first(b: &mut Builder, x: Value, row: Value) -> TypeResult {
+    if let Dim::Fixed(_) = b.ty(x).tokens() {
+        let shape = [Dim::Batch, Dim::Fixed(1), Dim::Fixed(b.ty(x).cols())];
+        let to = TensorType::real(shape);
+        let first = match b.ty(row).shape.len() {
+            1 => b.push1(Broadcast { to }, &[row])?,
+            _ => row,
+        };
+        return join_tokens(b, first, x);
+    }
     let to = b.ty(x).clone();
+    let tokens = to.tokens();
     let rows = match b.ty(row).shape.len() {
         1 => b.push1(Broadcast { to }, &[row])?,
-        _ => b.push1(RepeatTokens, &[row])?,
+        _ => b.push1(RepeatTokens { tokens }, &[row])?,
     };
     let first = first_row(b, rows)?;
     let later = b.push1(ShiftTokens::one(1), &[x])?;
@@ -279,9 +294,8 @@ pub fn swiglu(b: &mut Builder, x: Value, gate: Affine, up: Affine, down: Affine)
     b.part("down", |b| affine(b, hidden, down))
 }
 
-/// A row of `cols` columns for each token, of what has one column, or is the same for all tokens.
-pub fn widened(b: &mut Builder, x: Value, cols: u64) -> TypeResult {
-    let to = TensorType::state(cols);
+/// A row for each token of a state, of what has one column, or is the same for all tokens.
+pub fn widened(b: &mut Builder, x: Value, to: TensorType) -> TypeResult {
     match *b.ty(x) == to {
         true => Ok(x),
         false => b.push1(Broadcast { to }, &[x]),
@@ -352,9 +366,142 @@ pub fn rotated(b: &mut Builder, x: Value, tables: Rotary) -> TypeResult {
     b.push1(rope, &[x, tables.cos, tables.sin])
 }
 
-/// Attention of the tokens of a run to each other: `[q, k, v] → o`, or `[q, k, v, sinks] → o`.
+/// Attention of the tokens of a run to each other: `[q, k, v] → o`, or `[q, k, v, sinks] → o`. Of a grid there may be fewer keys than queries.
 pub fn attend(b: &mut Builder, attention: Attention, operands: &[Value]) -> TypeResult {
+    if let [q, k, v] = operands[..]
+        && let (Dim::Fixed(queries), Dim::Fixed(keys)) = (b.ty(q).tokens(), b.ty(k).tokens())
+        && queries != keys
+    {
+        return attend_to_others(b, attention, [q, k, v], [queries, keys]);
+    }
     Ok(b.push(attention, operands)?[0])
+}
+
+/// Attention of so many queries to so many keys, all of which are seen. Neighbouring queries stand side by side as heads of one token, as many
+/// tokens as there are keys, and each of these heads has a copy of its keys and values: no pair is computed that is not there, but for what fills up
+/// the last token.
+fn attend_to_others(
+    b: &mut Builder,
+    attention: Attention,
+    [q, k, v]: [Value; 3],
+    [queries, keys]: [u64; 2],
+) -> TypeResult {
+    if attention.causal || attention.alibi {
+        let what = "tokens of other places do not come before each other".into();
+        return Err(TypeError {
+            op: "attention",
+            what,
+        });
+    }
+    let side_by_side = queries.div_ceil(keys);
+    let all = side_by_side * keys;
+    let shape = |tokens: u64, columns: u64| Reshape {
+        to: vec![Dim::Batch, Dim::Fixed(tokens), Dim::Fixed(columns)],
+    };
+    let columns = b.ty(q).cols();
+    let q = put_tokens(b, q, (0, all))?;
+    let q = b.push1(shape(keys, side_by_side * columns), &[q])?;
+    let copies = |x: Value| vec![x; side_by_side as usize];
+    let k = b.push1(Concat, &copies(k))?;
+    let v = b.push1(Concat, &copies(v))?;
+    let wider = Attention {
+        heads: attention.heads * side_by_side,
+        kv_heads: attention.kv_heads * side_by_side,
+        ..attention
+    };
+    let o = b.push(wider, &[q, k, v])?[0];
+    let columns = b.ty(o).cols() / side_by_side;
+    let o = b.push1(shape(all, columns), &[o])?;
+    take_tokens(b, o, (0, queries))
+}
+
+/// So many tokens of a state of a grid, from one on: `[B, tokens, C] → [B, count, C]`.
+pub fn take_tokens(b: &mut Builder, x: Value, (first, count): (u64, u64)) -> TypeResult {
+    match b.ty(x).tokens() {
+        Dim::Fixed(tokens) if tokens == count => Ok(x),
+        tokens => {
+            let window = part(tokens, first, count)?;
+            b.push1(Windows { window }, &[x])
+        }
+    }
+}
+
+/// A state as the tokens from one on of a longer one, zeros in all others: `[B, count, C] → [B, tokens, C]`.
+pub fn put_tokens(b: &mut Builder, x: Value, (first, tokens): (u64, u64)) -> TypeResult {
+    match b.ty(x).tokens() {
+        Dim::Fixed(count) if tokens == count => Ok(x),
+        Dim::Fixed(count) => {
+            let window = part(Dim::Fixed(tokens), first, count)?;
+            b.push1(OverWindows { window }, &[x])
+        }
+        other => part(other, first, tokens).and(Ok(x)),
+    }
+}
+
+fn part(tokens: Dim, first: u64, count: u64) -> TypeResult<Window> {
+    let window = match tokens {
+        Dim::Fixed(tokens) => Window::part(tokens, first, count),
+        _ => None,
+    };
+    window.ok_or_else(|| TypeError {
+        op: "windows",
+        what: format!("{count} tokens from {first} on of {tokens}"),
+    })
+}
+
+/// Applies something to the tokens of a grid, and leaves so many rows before them as they are.
+pub fn behind(
+    b: &mut Builder,
+    x: Value,
+    leading: u64,
+    of: impl FnOnce(&mut Builder, Value) -> TypeResult,
+) -> TypeResult {
+    let Dim::Fixed(all) = b.ty(x).tokens() else {
+        return of(b, x);
+    };
+    if leading == 0 {
+        return of(b, x);
+    }
+    let before = take_tokens(b, x, (0, leading))?;
+    let grid = take_tokens(b, x, (leading, all.saturating_sub(leading)))?;
+    let made = of(b, grid)?;
+    join_tokens(b, before, made)
+}
+
+/// The tokens of a state behind those of another: `[B, n, C], [B, m, C] → [B, n + m, C]`. Exact.
+fn join_tokens(b: &mut Builder, x: Value, y: Value) -> TypeResult {
+    let count = |b: &Builder, x: Value| match b.ty(x).tokens() {
+        Dim::Fixed(n) => n,
+        _ => 0,
+    };
+    let (before, after) = (count(b, x), count(b, y));
+    let x = put_tokens(b, x, (0, before + after))?;
+    let y = put_tokens(b, y, (before, before + after))?;
+    b.push1(Add, &[x, y])
+}
+
+/// A convolution over a grid of tokens, `weight[N, C, kernel, kernel]`, `bias[N]`: `[B, tokens, C] → [B, windows, N]` (PyTorch's `Conv2d`).
+pub fn conv2d(b: &mut Builder, x: Value, window: Window, map: Affine) -> TypeResult {
+    let rows = b.ty(x).cols();
+    let columns = rows * window.places();
+    let to = vec![b.ty(map.weight).size().factor / columns.max(1), columns];
+    let weight = b.push1(Transpose { rows, to }, &[map.weight])?;
+    let x = b.push1(Windows { window }, &[x])?;
+    let to = vec![Dim::Batch, Dim::Fixed(window.count()), Dim::Fixed(columns)];
+    let x = b.push1(Reshape { to }, &[x])?;
+    affine(b, x, Affine { weight, ..map })
+}
+
+/// The convolution of each column over a grid by itself, `weight[C, 1, kernel, kernel]`, `bias[C]`: `[B, tokens, C] → [B, windows, C]`.
+pub fn depthwise2d(b: &mut Builder, x: Value, window: Window, map: Affine) -> TypeResult {
+    let (rows, to) = (b.ty(x).cols(), vec![b.ty(x).cols() * window.places()]);
+    let taps = b.push1(Transpose { rows, to }, &[map.weight])?;
+    let transposed = false;
+    let y = b.push1(DepthwiseWindows { window, transposed }, &[x, taps])?;
+    match map.bias {
+        Some(bias) => b.push1(Add, &[y, bias]),
+        None => Ok(y),
+    }
 }
 
 /// Multi-head attention of `x[B, S, C]` to `to[B, S, D]`, which may be `x`, with rotary positions if tables are given: `[B, S, C]`. What queries,

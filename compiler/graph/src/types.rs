@@ -66,6 +66,20 @@ impl TensorType {
     pub fn state(width: u64) -> TensorType {
         TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(width)])
     }
+    /// Whether it has rows of columns for each token: [B, tokens, width], the tokens S or, of a grid, so many.
+    pub fn is_state(&self) -> bool {
+        matches!(
+            self.shape[..],
+            [Dim::Batch, Dim::Seq | Dim::Fixed(_), Dim::Fixed(_)]
+        )
+    }
+    /// The tokens of a state.
+    pub fn tokens(&self) -> Dim {
+        match self.shape[..] {
+            [_, tokens, _] => tokens,
+            _ => Dim::Seq,
+        }
+    }
     /// The type as ops read it: bf16 are reals.
     pub fn widened(&self) -> TensorType {
         let elem = match self.elem {

@@ -5,7 +5,9 @@
 //! that the map has and joined. Nothing outside the operand is ever touched.
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use odec_program::Window;
 use odec_program::expr::{Access, ColMap, RowMap};
+use odec_program::window::Through;
 
 /// Consecutive columns of the domain: `lanes` of them from `first` (a multiple of `lanes`, or known) on, of
 /// which `mask` exist.
@@ -87,10 +89,71 @@ pub(crate) fn operand_row(
             let there = e.add_int(at.row, -i64::from(by));
             (e.select(exists, there, at.row), Some(exists))
         }
+        RowMap::Window(window, through) => {
+            let (row, exists) = windowed(e, at.row, window, through);
+            (row, Some(exists))
+        }
     };
     let offset = e.mul_int(row, access.stride as i64);
     let base = e.at(pointer, offset, elem);
     OperandRow { base, exists }
+}
+
+/// The row of a window or of a token ([`Window::apply`]), and whether there is one; else the first of the same sequence.
+fn windowed(e: &mut Emitter, row: Val, window: Window, through: Through) -> (Val, Val) {
+    let [own, other] = window.rows(through);
+    let (sequence, at) = divided(e, row, own);
+    let first = e.mul_int(sequence, other as i64);
+    let (at, place) = match through {
+        Through::Places => divided(e, at, window.places()),
+        Through::Place(place) | Through::Under(place) => (at, e.int(place.into())),
+    };
+    let (above, beside) = divided(e, place, window.kernel.into());
+    let tokens = matches!(through, Through::Places | Through::Place(_));
+    let (from, to) = match tokens {
+        true => (window.windows, window.grid),
+        false => (window.grid, window.windows),
+    };
+    let (y, x) = divided(e, at, from[1].into());
+    let stride = i64::from(window.stride);
+    let [(y, above), (x, beside)] = [(0, y, above), (1, x, beside)].map(|(axis, at, place)| {
+        let before = i64::from(window.before[axis]);
+        let (zero, sides, by) = (e.int(0), e.int(to[axis].into()), e.int(stride));
+        let (at, whole) = match tokens {
+            true => {
+                let at = e.mul(at, by);
+                let at = e.add(at, place);
+                (e.add_int(at, -before), None)
+            }
+            false => {
+                let at = e.add_int(at, before);
+                (e.sub(at, place), Some(by))
+            }
+        };
+        let begun = e.cmp(Cmp::Ge, at, zero);
+        let (at, begun) = match whole {
+            None => (at, begun),
+            // What is negative is not begun, whatever it is divided into.
+            Some(by) => {
+                let (number, rest) = (e.div(at, by), e.rem(at, by));
+                let whole = e.cmp(Cmp::Eq, rest, zero);
+                (number, e.and(begun, whole))
+            }
+        };
+        let inside = e.cmp(Cmp::Lt, at, sides);
+        (at, e.and(begun, inside))
+    });
+    let exists = e.and(above, beside);
+    let y = e.mul_int(y, to[1].into());
+    let there = e.add(y, x);
+    let there = e.add(first, there);
+    (e.select(exists, there, first), exists)
+}
+
+/// `a / n` and `a mod n`.
+fn divided(e: &mut Emitter, a: Val, n: u64) -> (Val, Val) {
+    let n = e.int(n as i64);
+    (e.div(a, n), e.rem(a, n))
 }
 
 /// Whether row `row − by` belongs to the sequence of this row, and to the domain.

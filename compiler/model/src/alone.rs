@@ -6,7 +6,7 @@ use super::CompileError;
 use super::layers::network::Network;
 use super::layers::pipeline;
 use super::layers::{
-    Angles, LayerParam, OfModel, Reads, Routed, SINUSOID_BASE, Sizes, TypeResult, VOCABULARY,
+    Angles, Grid, LayerParam, OfModel, Reads, Routed, SINUSOID_BASE, Sizes, TypeResult, VOCABULARY,
     Weights,
 };
 use crate::error::BuildError;
@@ -26,6 +26,7 @@ pub const SHOWN: Sizes = Sizes {
     vocab: Some(256),
     context: 1024,
     width: 512,
+    grid: Some(Grid::square(32)),
 };
 /// Deviation of random parameters.
 const STD: f64 = 0.02;
@@ -110,9 +111,14 @@ pub fn alone_in(
 
 fn graph(network: &Network, params: &[LayerParam], sizes: Sizes) -> Result<Graph, TypeError> {
     let mut b = Builder::new();
+    // As many as the grid has, where windows lie over it.
+    let tokens = match network.reads().grid {
+        true => Dim::Fixed(sizes.context),
+        false => Dim::Seq,
+    };
     let x = Input {
         name: "x".into(),
-        ty: TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(sizes.width)]),
+        ty: TensorType::real([Dim::Batch, tokens, Dim::Fixed(sizes.width)]),
     };
     let x = b.push1(x, &[])?;
     let mut weights = Bare {

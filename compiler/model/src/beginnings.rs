@@ -5,11 +5,13 @@
 //! input tokens(vocab: 259, context: 128)             embed learned(width: 128)             evolve decoder: …
 //! ```
 //! An `embed` begins a state, which the evolves after it move. A model reads one sequence, or two: then the first one has a label, and the state that
-//! the output reads is the last, of the input without one. Takes the lines of a model; says what does not go together.
+//! the output reads is the last, of the input without one. A sequence has one state or several, each a stage with a width and, of images, a grid of its
+//! own: the first is made of the input, each of the others of the one before it, `embed conv(kernel: 3, stride: 2, width: 192)` between evolves.
+//! Takes the lines of a model; says what does not go together.
 
-use super::embeddings::{EMBEDDINGS, Embedding};
-use super::inputs::{INPUTS, Input};
-use super::layers::Sizes;
+use super::embeddings::{self, EMBEDDINGS, Embedding};
+use super::inputs::{Ended, INPUTS, Input};
+use super::layers::{Grid, Sizes};
 use super::leading::{LEADING, Leading, Told};
 use super::marks::{MARKS, Marks};
 use super::params::EMBED;
@@ -24,18 +26,80 @@ use odec_grammar::ast::{Expr, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops;
 use odec_program::manifest::Pairs;
-use odec_program::names;
+use odec_program::{Dim, names};
 use std::rc::Rc;
 
-/// A sequence that a model reads, and the first state that is made of it.
+/// A sequence that a model reads, and the states that are made of it.
 #[derive(Clone, Debug)]
 pub struct Beginning {
     /// Empty: the input without a label.
     pub label: String,
     pub input: Rc<dyn Input>,
+    /// How the first state is made.
     pub embed: EmbedSpec,
     /// How many evolves stand before it.
     pub evolves_before: usize,
+    /// Its states; the first is made of the input.
+    pub stages: Vec<Stage>,
+}
+
+/// A state that some evolves move.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// What it is made of: the input, or the state before it.
+    pub of: Rc<dyn Input>,
+    pub embed: EmbedSpec,
+    /// How many evolves stand before it.
+    pub evolves_before: usize,
+    /// What the paths of its parameters begin with: `embed`, `source.embed`; of a later one `two.embed`, after the evolve that follows.
+    pub path: String,
+    pub sizes: Sizes,
+}
+
+impl Stage {
+    fn new(of: Rc<dyn Input>, embed: EmbedSpec, evolves_before: usize, path: String) -> Stage {
+        let leading = embed.leading_rows();
+        let grid = embed.kind.grid(&*of).map(|grid| Grid { leading, ..grid });
+        let tokens = match grid {
+            Some(grid) => grid.sides.into_iter().product(),
+            None => of.context(),
+        };
+        let sizes = Sizes {
+            vocab: of.vocab(),
+            context: tokens + leading,
+            width: embed.kind.width(&*of),
+            grid,
+        };
+        Stage {
+            of,
+            embed,
+            evolves_before,
+            path,
+            sizes,
+        }
+    }
+
+    /// Says what does not fit into what it is made of.
+    fn fit(&self, sink: &mut Vec<Diagnostic>) {
+        let EmbedSpec {
+            kind,
+            leading,
+            positions,
+            marks,
+            span,
+            ..
+        } = &self.embed;
+        kind.fit(*span, &*self.of, sink);
+        for leading in leading {
+            leading.fit(*span, &*self.of, sink);
+        }
+        if let Some(positions) = positions {
+            positions.fit(*span, self.sizes, sink);
+        }
+        if let Some(marks) = marks {
+            marks.fit(*span, &*self.of, sink);
+        }
+    }
 }
 
 /// How the first state is made of the input.
@@ -88,23 +152,16 @@ impl EmbedSpec {
             at: self.span,
         }
     }
-
-    /// Says which of its parts have no meaning for an input.
-    pub fn fit(&self, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
-        self.kind.fit(self.span, of, sink);
-        for leading in &self.leading {
-            leading.fit(self.span, of, sink);
-        }
-        if let Some(marks) = &self.marks {
-            marks.fit(self.span, of, sink);
-        }
-    }
 }
 
 impl Beginning {
-    /// What the graphs are given.
+    /// What the graphs are given. Of what a first convolution reads there is as much in every run.
     pub fn value(&self) -> ops::Input {
-        let value = self.input.value();
+        let mut value = self.input.value();
+        if self.is_fixed() {
+            let context = self.input.context();
+            value.ty.shape[1] = Dim::Fixed(context);
+        }
         match self.label.is_empty() {
             true => value,
             false => ops::Input {
@@ -124,12 +181,29 @@ impl Beginning {
         below(self.embed.tied.as_ref().unwrap_or(&self.label))
     }
 
+    /// Of its last state.
     pub fn sizes(&self) -> Sizes {
-        Sizes {
-            vocab: self.input.vocab(),
-            context: self.input.context() + self.embed.leading_rows(),
-            width: self.embed.kind.width(&*self.input),
+        let last = self.stages.last();
+        last.map_or(Sizes::NONE, |stage| stage.sizes)
+    }
+
+    /// Whether its states stand on grids of as many tokens in every run.
+    fn is_fixed(&self) -> bool {
+        let grid = self.stages.first().and_then(|stage| stage.sizes.grid);
+        grid.is_some_and(|grid| grid.fixed)
+    }
+
+    /// Rows that a run is given behind those of the input, in whose place come those that stand before it.
+    pub fn empty_rows(&self) -> u64 {
+        match self.is_fixed() {
+            true => 0,
+            false => self.embed.leading_rows(),
         }
+    }
+
+    /// The most rows that a run is given of each sequence.
+    pub fn context(&self) -> u64 {
+        self.input.context() + self.empty_rows()
     }
 }
 
@@ -164,6 +238,7 @@ impl Line<'_> {
 /// Reads the inputs of a model and how states are made of them, in the order of their evolves: the one without a label comes last.
 pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>> {
     let (mut inputs, mut embeds) = (Vec::new(), Vec::new());
+    let mut later: Vec<Line> = Vec::new();
     let mut evolves_before = 0;
     for item in &model.items {
         match item {
@@ -177,12 +252,20 @@ pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>>
                 label,
                 values,
                 span,
-            } => embeds.push(Line {
-                label: label.as_ref(),
-                span: *span,
-                values,
-                evolves_before,
-            }),
+            } => {
+                let line = Line {
+                    label: label.as_ref(),
+                    span: *span,
+                    values,
+                    evolves_before,
+                };
+                let first = embeds.iter().all(|e: &Line| e.name() != line.name());
+                let continues = values.first().is_some_and(embeddings::continues);
+                match !first && continues {
+                    true => later.push(line),
+                    false => embeds.push(line),
+                }
+            }
             ModelItem::Evolve(_) => evolves_before += 1,
             ModelItem::Output { .. } | ModelItem::Init { .. } => {}
         }
@@ -203,19 +286,92 @@ pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>>
             input,
             embed,
             evolves_before: line.evolves_before,
+            stages: Vec::new(),
         }));
     }
+    let stages: Vec<Option<EmbedSpec>> = later.iter().map(|l| embedding(l, &made, sink)).collect();
     if sink.len() > before {
         return None;
     }
-    if let [one] = &mut made[..] {
+    if later.is_empty()
+        && let [one] = &mut made[..]
+    {
         // One state needs no place among the evolves.
         one.evolves_before = 0;
-        return Some(made);
+    } else {
+        let mut lines = [&embeds[..], &later].concat();
+        lines.sort_by_key(|l| l.evolves_before);
+        order(model, &lines, evolves_before, sink)?;
     }
-    order(model, &embeds, evolves_before, sink)?;
-    alike(&inputs, &made, sink)?;
+    let stages: Vec<(&Line, EmbedSpec)> = later.iter().zip(stages.into_iter().flatten()).collect();
+    for b in &mut made {
+        let own = |s: &&(&Line, EmbedSpec)| s.0.name() == b.label;
+        let own: Vec<_> = stages.iter().filter(own).collect();
+        b.make_stages(model, &own);
+        b.fit(sink);
+    }
+    // Without its grid, nothing is known of a state.
+    let convolves = |l: &Line| l.values.first().is_some_and(embeddings::makes_grid);
+    if sink.len() > before && (!later.is_empty() || embeds.iter().any(convolves)) {
+        return None;
+    }
+    if made.len() > 1 {
+        alike(&inputs, &made, sink)?;
+    }
     Some(made)
+}
+
+impl Beginning {
+    /// Says what does not fit into what it is made of; of a state that is made of one that does not fit, nothing.
+    fn fit(&self, sink: &mut Vec<Diagnostic>) {
+        let before = sink.len();
+        let mut class_token: Option<Span> = None;
+        for (number, stage) in self.stages.iter().enumerate() {
+            let (span, fixed) = (stage.embed.span, stage.sizes.grid.is_some_and(|g| g.fixed));
+            if number > 0 && self.input.vocab().is_some() {
+                let d = not_supported(span, "a later stage of a model that reads tokens");
+                sink.push(d.help("write evolves of one width, or another input"));
+                return;
+            }
+            stage.fit(sink);
+            if stage.embed.has_class_token() {
+                if let Some(first) = class_token.replace(span) {
+                    let d = incompatible(span, "this model has a class token already");
+                    sink.push(d.also(first, "the first one"));
+                } else if number > 0 && !fixed {
+                    let message = "a class token stands before the first state, or before a grid";
+                    sink.push(incompatible(span, message));
+                }
+            }
+            if sink.len() > before {
+                return;
+            }
+        }
+    }
+
+    fn make_stages(&mut self, model: &Model, later: &[&(&Line, EmbedSpec)]) {
+        let (of, embed) = (self.input.clone(), self.embed.clone());
+        self.stages = vec![Stage::new(of, embed, self.evolves_before, self.path())];
+        for (line, embed) in later {
+            let ended = Ended {
+                sizes: self.sizes(),
+                unit: self.input.unit(),
+            };
+            let path = evolve_path(model, line.evolves_before);
+            let stage = Stage::new(Rc::new(ended), embed.clone(), line.evolves_before, path);
+            self.stages.push(stage);
+        }
+    }
+}
+
+/// What the parameters of a state are called that is made between evolves: after the one that follows.
+fn evolve_path(model: &Model, evolves_before: usize) -> String {
+    let mut evolves = model.items.iter().filter_map(|item| match item {
+        ModelItem::Evolve(e) => Some(e),
+        _ => None,
+    });
+    let label = evolves.nth(evolves_before).and_then(|e| e.label.as_ref());
+    below(label.map_or("", |l| &l.name))
 }
 
 /// Those with labels of their own: one of them has none. There are two sequences at most, so the third is wrong whatever it is.
@@ -295,7 +451,7 @@ fn order(model: &Model, embeds: &[Line], evolves: usize, sink: &mut Vec<Diagnost
         let d = Diagnostic::error(codes::MISPLACED, evolve?, message);
         sink.push(
             d.also(first.span, "the first state begins here")
-                .help("in a model of two sequences, each `embed` stands before the evolves that move its state"),
+                .help("in a model of two sequences, or of several stages, each `embed` stands before the evolves that move its state"),
         );
     }
     let ends = embeds[1..].iter().map(|e| e.evolves_before);
@@ -332,7 +488,6 @@ fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
             let d = incompatible(place(b), "a model of two sequences reads tokens");
             sink.push(d.help("write `tokens(vocab: …, context: …)`"));
         }
-        b.embed.fit(&*b.input, sink);
     }
     for b in &made[..made.len() - 1] {
         let own = b.sizes();

@@ -396,7 +396,7 @@ fn assemble(
         weights: weights.collect(),
         name: spec.name.name.clone(),
         unit: spec.begin.input.unit(),
-        leading: spec.begin.embed.leading_rows(),
+        leading: spec.begin.empty_rows(),
         forward,
         passed: passed::of_points(spec).map(|()| passed),
         decode,
@@ -405,7 +405,7 @@ fn assemble(
         grad,
         config: manifest::Model {
             vocab: spec.output.kind.columns(spec.sizes),
-            context: spec.sizes.context,
+            context: spec.begin.context(),
             width: spec.sizes.width,
         },
         claims,

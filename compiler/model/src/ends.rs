@@ -2,7 +2,7 @@
 //!
 //! Leaves what an input, an embedding or an output is to their files, the steps between to `phase.rs`.
 
-use super::beginnings::Beginning;
+use super::beginnings::{Beginning, Stage};
 use super::graph_builder::GraphBuilder;
 use super::scoped_params::ScopedParams;
 use crate::embeddings::EmbedScope;
@@ -14,8 +14,8 @@ use odec_graph::ops::{Add, AddPositions, Equals};
 use odec_graph::{Builder, Exact, Site, TypeError, TypeResult, Value, nn};
 
 impl<'s> GraphBuilder<'s> {
-    /// The state before the first step.
-    pub(super) fn first_state(
+    /// What the first state of a sequence is made of.
+    pub(super) fn given(
         &mut self,
         b: &mut Builder,
         begin: &Beginning,
@@ -32,18 +32,35 @@ impl<'s> GraphBuilder<'s> {
             })?;
             self.padding.insert(self.sequence, padding);
         }
-        let mut scope = self.below(&begin.embedding_path());
-        let mut x = begin.embed.kind.build(b, input, &mut scope)?;
-        let mut scope = self.below(&begin.path());
-        // The one that stands first is put there last.
-        for leading in begin.embed.leading.iter().rev() {
+        Ok(input)
+    }
+
+    /// The state before the first step of a stage, made of the input or of the state before it.
+    pub(super) fn first_state(
+        &mut self,
+        b: &mut Builder,
+        (begin, stage): (&Beginning, &Stage),
+        input: Value,
+    ) -> Result<Value, BuildError> {
+        b.site = site(&stage.path);
+        b.span = Some(stage.embed.span);
+        self.sizes = stage.sizes;
+        let path = match stage.embed.tied {
+            Some(_) => begin.embedding_path(),
+            None => stage.path.clone(),
+        };
+        let mut scope = self.below(&path);
+        let mut x = stage.embed.kind.build(b, (&*stage.of, input), &mut scope)?;
+        let mut scope = self.below(&stage.path);
+        // The last one first: each is put before all that stand there.
+        for leading in stage.embed.leading.iter().rev() {
             x = leading.build(b, x, &mut scope)?;
         }
-        if let Some(positions) = &begin.embed.positions {
-            let rows = positions.rows(b, &mut scope)?;
+        if let Some(positions) = &stage.embed.positions {
+            let rows = positions.rows(b, &mut scope, stage.sizes)?;
             x = b.push1(AddPositions, &[x, rows])?;
         }
-        if let Some(marks) = &begin.embed.marks {
+        if let Some(marks) = &stage.embed.marks {
             let rows = marks.rows(b, input, &mut scope)?;
             x = b.push1(Add, &[x, rows])?;
         }

@@ -4,6 +4,7 @@
 //! A parameter is made once: before the steps if all share it (`shared_values.rs`), else where it is first used.
 
 use super::kv::KvMode;
+use super::layers::Sizes;
 use super::param_values::ParamValues;
 use super::passed::Passed;
 use super::position_tables::PositionTables;
@@ -13,8 +14,8 @@ use super::terms::Collected;
 use super::time_dependent::Timed;
 use crate::error::BuildError;
 use odec_graph::ops::{Broadcast, Dropout, Input, Parameter, Shift};
-use odec_graph::{Builder, Exact, TypeError, Value, nn};
-use odec_program::noise;
+use odec_graph::{Builder, Exact, TensorType, TypeError, Value, nn};
+use odec_program::{Dim, noise};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What has been made so far.
@@ -31,6 +32,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) input: Option<Value>,
     /// Which sequence of the model is at hand.
     pub(super) sequence: usize,
+    /// Of the state at hand.
+    pub(super) sizes: Sizes,
     /// Of each sequence, −1 at what fills up its rows and 0 at its tokens: `[.., 1]`.
     pub(super) padding: BTreeMap<usize, Value>,
     /// The first state, and those after the steps whose number is known.
@@ -65,6 +68,7 @@ impl<'s> GraphBuilder<'s> {
             of_source: Vec::new(),
             input: None,
             sequence: 0,
+            sizes: spec.sizes,
             padding: BTreeMap::new(),
             passed: Vec::new(),
             states: BTreeMap::new(),
@@ -105,7 +109,7 @@ impl<'s> GraphBuilder<'s> {
 
     /// What the model says of its input.
     pub(super) fn result(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
-        let mut last = None;
+        let (mut last, mut done) = (None, 0);
         let (of_last, count) = (self.kv, self.spec.begins().count());
         for (n, begin) in self.spec.begins().enumerate() {
             self.sequence = n;
@@ -118,20 +122,25 @@ impl<'s> GraphBuilder<'s> {
                 self.kv = kv;
                 self.tables = PositionTables::default();
             }
-            let mut x = self.first_state(b, begin)?;
-            self.passed.push(Passed::first(x));
-            if n == 0 {
-                self.common(b)?;
-            }
-            for e in self.spec.evolves_of(n) {
-                x = match &e.depth {
-                    StepCount::Known => self.known(b, e, e.steps, x)?,
-                    StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
-                    StepCount::Random(r) => self.random(b, e, r, x)?,
-                    StepCount::Halting(h) => self.halting(b, e, h, x)?,
-                    StepCount::Routed(router) => self.recursions(b, e, router, x)?,
-                };
-                self.states.insert(e.label.clone(), (x, n));
+            let mut x = self.given(b, begin)?;
+            for stage in &begin.stages {
+                x = self.first_state(b, (begin, stage), x)?;
+                self.passed.push(Passed::first(x));
+                if done == 0 {
+                    self.common(b)?;
+                }
+                let own = self.spec.stages().nth(done).map(|(_, own)| own);
+                for e in own.unwrap_or_default() {
+                    x = match &e.depth {
+                        StepCount::Known => self.known(b, e, e.steps, x)?,
+                        StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
+                        StepCount::Random(r) => self.random(b, e, r, x)?,
+                        StepCount::Halting(h) => self.halting(b, e, h, x)?,
+                        StepCount::Routed(router) => self.recursions(b, e, router, x)?,
+                    };
+                    self.states.insert(e.label.clone(), (x, n));
+                }
+                done += 1;
             }
             last = Some(x);
         }
@@ -148,6 +157,24 @@ impl<'s> GraphBuilder<'s> {
                 op: "field",
                 what: format!("the evolve `{label}` has not ended"),
             })
+    }
+
+    /// A number for each token of the last state, whose mean is that over the tokens at hand: of another sequence, or of a stage on another grid.
+    pub(super) fn over_targets(
+        &mut self,
+        b: &mut Builder,
+        rows: Value,
+    ) -> Result<Value, TypeError> {
+        if self.sequence < self.spec.sources.len() {
+            return self.over_tokens(b, rows);
+        }
+        let last = self.spec.sizes.tokens();
+        if self.sizes.tokens() == last {
+            return Ok(rows);
+        }
+        let mean = nn::mean_rows(b, rows)?;
+        let to = TensorType::real([Dim::Batch, last, Dim::Fixed(1)]);
+        b.push1(Broadcast { to }, &[mean])
     }
 
     /// A number for each token, or, where rows are filled up, its mean over the tokens at hand in the place of each.

@@ -156,10 +156,8 @@ impl GraphBuilder<'_> {
         let made = nn::mean_rows(b, made)?;
         let name = depth::output(&e.label, depth::MADE);
         self.decided.push((name, made));
-        let mut pondered = plus(b, tokens.made, tokens.rest)?;
-        if self.sequence < self.spec.sources.len() {
-            pondered = self.over_tokens(b, pondered)?;
-        }
+        let pondered = plus(b, tokens.made, tokens.rest)?;
+        let pondered = self.over_targets(b, pondered)?;
         self.collected.pondered(pondered);
         Ok(sum)
     }

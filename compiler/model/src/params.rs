@@ -7,7 +7,7 @@
 //! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
-use super::beginnings::Beginning;
+use super::beginnings::Stage;
 use super::decider::Decider;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layers::LayerParam;
@@ -94,20 +94,20 @@ pub fn field_name(evolve: &EvolveSpec, program: usize, field: usize, usage: usiz
     }
 }
 
-/// The parameters that make the first state of the input, each with whose it is.
-fn of_input(spec: &Spec, begin: &Beginning) -> Vec<(LayerParam, &'static str)> {
-    let own = match begin.embed.tied {
+/// The parameters that make the first state of a stage, each with whose it is.
+fn of_stage(stage: &Stage) -> Vec<(LayerParam, &'static str)> {
+    let own = match stage.embed.tied {
         Some(_) => Vec::new(),
-        None => begin.embed.kind.params(&*begin.input),
+        None => stage.embed.kind.params(&*stage.of),
     };
-    let positions = begin.embed.positions.iter();
-    let positions = positions.flat_map(|p| p.params(spec.sizes));
+    let positions = stage.embed.positions.iter();
+    let positions = positions.flat_map(|p| p.params(stage.sizes));
     let own = own.into_iter().map(|p| (p, "the embedding"));
-    let leading = begin.embed.leading.iter();
-    let leading = leading.flat_map(|l| l.params(spec.sizes.width));
+    let leading = stage.embed.leading.iter();
+    let leading = leading.flat_map(|l| l.params(stage.sizes.width));
     let own = own.chain(leading.map(|p| (p, "rows before the input")));
-    let marks = begin.embed.marks.iter();
-    let marks = marks.flat_map(|m| m.params(spec.sizes.width));
+    let marks = stage.embed.marks.iter();
+    let marks = marks.flat_map(|m| m.params(stage.sizes.width));
     own.chain(positions.map(|p| (p, "the positions")))
         .chain(marks.map(|p| (p, "the segments")))
         .collect()
@@ -115,7 +115,7 @@ fn of_input(spec: &Spec, begin: &Beginning) -> Vec<(LayerParam, &'static str)> {
 
 /// How many numbers these are.
 pub fn elements_of_input(spec: &Spec) -> u64 {
-    let all = spec.begins().flat_map(|begin| of_input(spec, begin));
+    let all = spec.stages().flat_map(|(stage, _)| of_stage(stage));
     let each = all.map(|(p, _)| p.shape.iter().product::<u64>());
     each.sum()
 }
@@ -127,11 +127,11 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
         owners: BTreeMap::new(),
         elements: 0,
     };
-    for (n, begin) in spec.begins().enumerate() {
-        for (p, owner) in of_input(spec, begin) {
-            t.end(&begin.path(), p, owner, (spec, begin.embed.span), sink)?;
+    for (stage, evolves) in spec.stages() {
+        for (p, owner) in of_stage(stage) {
+            t.end(&stage.path, p, owner, (spec, stage.embed.span), sink)?;
         }
-        t.evolves(spec, spec.evolves_of(n), sink)?;
+        t.evolves(spec, evolves, stage.sizes.width, sink)?;
     }
     let output = &spec.output;
     let before = output.before.iter().flat_map(|l| l.params());
@@ -154,6 +154,7 @@ impl Table {
         &mut self,
         spec: &Spec,
         evolves: &[EvolveSpec],
+        width: u64,
         sink: &mut Vec<Diagnostic>,
     ) -> Option<()> {
         for e in evolves {
@@ -162,7 +163,7 @@ impl Table {
                 for l in &e.learned(at) {
                     let path = learned_path(e, l, at);
                     let owner = format!("the coefficient `{}` ({path})", l.name);
-                    let width = Some(spec.sizes.width).filter(|_| l.per_channel);
+                    let width = Some(width).filter(|_| l.per_channel);
                     let shape = width.into_iter().collect();
                     let init = Init::Constant(l.init.to_f64());
                     self.add(path, shape, init, &owner, l.span, sink)?;

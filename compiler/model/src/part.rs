@@ -144,11 +144,20 @@ impl<'e> PartReading<'e, '_> {
 
     /// A whole number that need not be given, from 1, or from 0 if that is its form.
     pub fn count(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        self.placed_count(a, most).map(|(n, _)| n)
+    }
+
+    /// The same, and where it is given, or the whole call is.
+    pub fn placed_count(&mut self, a: &Argument, most: u64) -> Option<(u64, Span)> {
         let least = u64::from(a.form != Form::Index);
-        match self.given(a) {
-            Some(e) => self.report(whole(e, &Scope::new(), least, most)),
-            None => a.number_meant()?.as_integer()?.try_into().ok(),
-        }
+        let n = match self.given(a) {
+            Some(e) => {
+                let n = self.report(whole(e, &Scope::new(), least, most))?;
+                return Some((n, e.span));
+            }
+            None => a.number_meant()?.as_integer()?.try_into().ok()?,
+        };
+        Some((n, self.span()))
     }
 
     /// A whole number that must be given, from 0.

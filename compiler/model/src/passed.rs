@@ -44,7 +44,11 @@ pub(super) fn of_points(spec: &Spec) -> Result<(), Diagnostic> {
         let d = d.label(format!("this model reads {what}"));
         return Err(d.help("write `input vectors(width: 3, context: 40)` and `embed id`"));
     }
-    if embed.leading.is_some() {
+    if let [_, later, ..] = &spec.begin.stages[..] {
+        let d = incompatible(later.embed.span, "paths of points need states of one width");
+        return Err(d.help("leave later stages out"));
+    }
+    if !embed.leading.is_empty() {
         let d = incompatible(embed.span, "a row before the vectors is no point");
         return Err(d.help("leave `class_token` out"));
     }

@@ -6,13 +6,15 @@ use super::layers::{Angles, SINUSOID_BASE};
 use odec_graph::ops::{FromPast, Table};
 use odec_graph::{Builder, Site, TypeError, Value, nn};
 use odec_program::manifest;
+use std::collections::BTreeMap;
 
 /// Those that were made.
 #[derive(Default)]
 pub(super) struct PositionTables {
-    /// By what they are made of.
-    rotary: Vec<(Angles, nn::Rotary)>,
-    sinusoids: Option<Value>,
+    /// By what they are made of, and for how many positions.
+    rotary: Vec<((Angles, u64), nn::Rotary)>,
+    /// By their positions and columns.
+    sinusoids: BTreeMap<[u64; 2], Value>,
 }
 
 impl GraphBuilder<'_> {
@@ -29,7 +31,8 @@ impl GraphBuilder<'_> {
         b: &mut Builder,
         angles: Angles,
     ) -> Result<nn::Rotary, TypeError> {
-        let known = self.tables.rotary.iter().find(|(of, _)| *of == angles);
+        let of = (angles, self.sizes.context);
+        let known = self.tables.rotary.iter().find(|(known, _)| *known == of);
         if let Some((_, tables)) = known {
             return Ok(*tables);
         }
@@ -39,7 +42,7 @@ impl GraphBuilder<'_> {
             ..Site::default()
         };
         let site = std::mem::replace(&mut b.site, outside);
-        let made = nn::rotary(b, self.spec.sizes.context, (head, base), turns);
+        let made = nn::rotary(b, self.sizes.context, (head, base), turns);
         let made = made.and_then(|r| {
             Ok(nn::Rotary {
                 cos: self.positions(b, r.cos)?,
@@ -49,23 +52,24 @@ impl GraphBuilder<'_> {
         });
         b.site = site;
         let made = made?;
-        self.tables.rotary.push((angles, made));
+        self.tables.rotary.push((of, made));
         Ok(made)
     }
 
     /// The sinusoids of the tokens' positions, as wide as the state.
     pub(super) fn sinusoids(&mut self, b: &mut Builder) -> Result<Value, TypeError> {
-        if let Some(known) = self.tables.sinusoids {
-            return Ok(known);
+        let (positions, width) = (self.sizes.context, self.sizes.width);
+        if let Some(known) = self.tables.sinusoids.get(&[positions, width]) {
+            return Ok(*known);
         }
         let table = manifest::Table::Sinusoid {
-            positions: self.spec.sizes.context,
-            width: self.spec.sizes.width,
+            positions,
+            width,
             base: SINUSOID_BASE,
         };
         let table = b.push1(Table { table }, &[])?;
         let table = self.positions(b, table)?;
-        self.tables.sinusoids = Some(table);
+        self.tables.sinusoids.insert([positions, width], table);
         Ok(table)
     }
 }

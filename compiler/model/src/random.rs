@@ -71,7 +71,7 @@ impl GraphBuilder<'_> {
         let width = b.ty(like).cols();
         let each = filled(b, like, Exact::zero())?;
         let table = manifest::Table::Normal {
-            positions: self.spec.sizes.context,
+            positions: self.sizes.context,
             width,
             std: std.to_f64(),
             stream: self.drawn,

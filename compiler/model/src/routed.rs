@@ -340,6 +340,7 @@ impl GraphBuilder<'_> {
         let own = b.push1(Mul, &[taking, score])?;
         let each = nn::combine(b, &[(Exact::one(), rest), (Exact::int(-1), own)])?;
         let each = b.push1(WherePositive, &[open, each])?;
+        let each = self.over_targets(b, each)?;
         self.collected.compared(each);
         Ok(())
     }

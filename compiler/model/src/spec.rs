@@ -4,7 +4,7 @@
 //! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`, what an input or an output is to its file.
 
 use super::args::Bounds;
-use super::beginnings::{self, Beginning};
+use super::beginnings::{self, Beginning, Stage};
 use super::evolve::{EvolveSpec, evolve};
 use super::layers::network::Network;
 use super::layers::pipeline;
@@ -31,6 +31,7 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub name: Ident,
+    /// Of the state that the output reads.
     pub sizes: Sizes,
     pub evolves: Vec<EvolveSpec>,
     /// The sequences that are read before the one that is predicted: what encoders read.
@@ -72,6 +73,17 @@ impl Spec {
         self.evolves.get(from..to).unwrap_or_default()
     }
 
+    /// All states, in the order in which they are computed, each with the evolves that move it.
+    pub fn stages(&self) -> impl Iterator<Item = (&Stage, &[EvolveSpec])> {
+        let all = || self.begins().flat_map(|b| &b.stages);
+        let ends = all().skip(1).map(|s| s.evolves_before);
+        let ends = ends.chain([self.evolves.len()]);
+        all().zip(ends).map(|(stage, end)| {
+            let own = self.evolves.get(stage.evolves_before..end);
+            (stage, own.unwrap_or_default())
+        })
+    }
+
     /// Those that move the state which the output reads.
     pub fn last_evolves(&self) -> &[EvolveSpec] {
         self.evolves_of(self.sources.len())
@@ -89,7 +101,7 @@ impl Spec {
             input: &*self.begin.input,
             source: self.sources.first().map(|b| &*b.input),
             output: &*self.output.kind,
-            leading: self.begin.embed.leading_rows(),
+            leading: self.begin.empty_rows(),
             separator: self.begin.embed.marks.as_ref().map(|m| m.separator()),
             told: self.begin.embed.told(),
             sizes: self.sizes,
@@ -125,11 +137,12 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let all = begins.as_deref().unwrap_or_default();
     let known = states(&evolves, all);
     let of_evolve = |sizes: Sizes, at: usize| OfModel {
-        sizes,
+        sizes: stage(all, at).map_or(sizes, |stage| stage.sizes),
         states: States {
             known: Some(known.clone()),
             at,
             sequence: Some(sequence(all, at)),
+            stage: Some(stage_number(all, at)),
         },
     };
     let output = match output {
@@ -185,12 +198,10 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     sources_are_read(all, &read, r.sink);
     let mut begins = begins?;
     let begin = begins.pop()?;
-    if begins.is_empty() {
-        begin.embed.fit(&*begin.input, r.sink);
-    }
     let embedded = Embedded {
         table: begin.embed.kind.table(),
-        class_token: begin.embed.has_class_token(),
+        class_token: begin.stages.iter().any(|s| s.embed.has_class_token()),
+        own_tokens: sizes.grid.is_some_and(|grid| grid.fixed),
     };
     output.kind.fit(output.span, sizes, embedded, r.sink);
     if output.kind.asks() != Loss::Next
@@ -329,6 +340,7 @@ pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<OfModel> {
             known: Some(states(&evolves, &begins)),
             at: evolves.len(),
             sequence: None,
+            stage: None,
         },
     })
 }
@@ -345,6 +357,20 @@ fn sequence(begins: &[Beginning], n: usize) -> usize {
     begins.iter().filter(|b| b.evolves_before <= n).count()
 }
 
+/// All states before evolve n, the one that it moves last.
+fn stages(begins: &[Beginning], n: usize) -> impl Iterator<Item = &Stage> {
+    let all = begins.iter().flat_map(|b| &b.stages);
+    all.filter(move |s| s.evolves_before <= n)
+}
+
+fn stage(begins: &[Beginning], n: usize) -> Option<&Stage> {
+    stages(begins, n).last()
+}
+
+fn stage_number(begins: &[Beginning], n: usize) -> usize {
+    stages(begins, n).count()
+}
+
 /// The evolves with labels.
 fn states(evolves: &[&Evolve], begins: &[Beginning]) -> Rc<BTreeMap<String, State>> {
     let labelled = evolves.iter().enumerate().filter_map(|(number, e)| {
@@ -353,6 +379,7 @@ fn states(evolves: &[&Evolve], begins: &[Beginning]) -> Rc<BTreeMap<String, Stat
             label: label.span,
             number,
             sequence: sequence(begins, number),
+            stage: stage_number(begins, number),
         };
         Some((label.name.clone(), state))
     });

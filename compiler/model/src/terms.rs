@@ -169,11 +169,8 @@ impl GraphBuilder<'_> {
                 ..Site::default()
             };
             let mut rows = term.step(self, b, &step)?;
-            if self.sequence < self.spec.sources.len() {
-                // The mean over targets is that over the tokens of this sequence.
-                for v in &mut rows {
-                    *v = self.over_tokens(b, *v)?;
-                }
+            for v in &mut rows {
+                *v = self.over_targets(b, *v)?;
             }
             self.collected.add(term.name(), rows);
         }

@@ -136,10 +136,16 @@ impl<'a> Writer<'a> {
         let by_position = self.body.nodes.iter().any(|e| {
             matches!(e, odec_program::expr::Expr::Load { access, .. } if access.row.by_position())
         });
-        vec![
-            self.domain.rows,
-            if by_position { Size::SEQ } else { Size::ONE },
-        ]
+        let rows = self.domain.rows;
+        let seq = match rows {
+            _ if !by_position => Size::ONE,
+            // Of a grid.
+            Size {
+                batch: 1, seq: 0, ..
+            } => Size::fixed(rows.factor),
+            _ => Size::SEQ,
+        };
+        vec![rows, seq]
     }
 }
 

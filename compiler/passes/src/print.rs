@@ -7,6 +7,7 @@ use super::parts::EntryMemory;
 use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, KernelSpec, Mode};
 use odec_program::manifest::{Manifest, Table};
+use odec_program::window::Through;
 use odec_program::{Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Slot};
 use std::fmt::Write;
 
@@ -210,7 +211,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
         {
             Some(Table::RotaryCos { .. }) => "cos".into(),
             Some(Table::RotarySin { .. }) => "sin".into(),
-            Some(Table::Sinusoid { .. }) => "positions".into(),
+            Some(Table::Sinusoid { .. } | Table::Grid { .. }) => "positions".into(),
             Some(Table::Normal { .. }) => "normal".into(),
             Some(Table::Time { t, .. }) => format!("time {t}"),
             Some(Table::Frequencies(_)) => "frequencies".into(),
@@ -293,6 +294,18 @@ fn access(operand: u32, a: &Access) -> String {
             0.. => format!("row − {by}"),
             _ => format!("row + {}", by.unsigned_abs()),
         },
+        RowMap::Window(w, through) => {
+            let [[height, width], [down, across]] = [w.grid, w.windows];
+            let what = match through {
+                Through::Places => "places of".into(),
+                Through::Place(n) => format!("place {n} of"),
+                Through::Under(n) => format!("under place {n} of"),
+            };
+            format!(
+                "{what} {down} × {across} windows of {} over {height} × {width}",
+                w.kernel
+            )
+        }
     };
     let col = match a.col {
         ColMap::Col => "col".into(),

@@ -127,7 +127,7 @@ impl Cost {
     /// Floating-point operations per token, or per image.
     pub fn per_unit(&self, of: Operations) -> f64 {
         match self.unit {
-            Unit::Patch => of.flops() as f64,
+            Unit::Patch | Unit::Pixel => of.flops() as f64,
             Unit::Token | Unit::Vector => self.per_token(of),
         }
     }

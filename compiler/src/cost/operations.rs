@@ -7,8 +7,8 @@
 //! norms, activations, softmax, combinations of states, the loss, the optimiser.
 
 use odec_graph::{Graph, Kind, Node, OpKind, Site, TensorType};
-use odec_program::Bindings;
 use odec_program::kernel::Attend;
+use odec_program::{Bindings, Dim};
 use std::ops::Add;
 
 /// Multiply-adds.
@@ -133,6 +133,14 @@ pub fn pairs(at: Bindings, a: &Attend) -> u64 {
 fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
     let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     let rows = |t: &TensorType| t.rows().at(at).unwrap_or(u64::MAX);
+    // Of a grid there are as many tokens whatever a run's sequences have.
+    let tokens = match ins.first().map(TensorType::tokens) {
+        Some(fixed @ Dim::Fixed(_)) => Bindings {
+            seq: fixed.at(at),
+            ..at
+        },
+        _ => at,
+    };
     let mut found = Operations::default();
     match node.op.kind(&ins) {
         Kind::Contract { a_transposed, .. } => {
@@ -155,10 +163,10 @@ fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
             found.contractions = grouped(&node.op, [rows, of.n.saturating_mul(of.k)], at, share);
         }
         Kind::Attend(a) | Kind::AttendCached(a) => {
-            found.attention = a.forward_products().saturating_mul(pairs(at, &a));
+            found.attention = a.forward_products().saturating_mul(pairs(tokens, &a));
         }
         Kind::AttendBackward(a) => {
-            found.attention = a.backward_products().saturating_mul(pairs(at, &a));
+            found.attention = a.backward_products().saturating_mul(pairs(tokens, &a));
         }
         Kind::LinearAttend(a) => {
             found.recurrences = rows(&ins[0]).saturating_mul(a.products());

@@ -97,7 +97,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     let per = |of| flops(c.per_unit(of));
     let (unit, context) = (c.unit.counted(), thousands(c.context));
     page.section(&match c.unit {
-        Unit::Patch => format!("FLOP per image of {context} patches"),
+        Unit::Patch | Unit::Pixel => format!("FLOP per image of {context} {}", c.unit.many()),
         Unit::Token | Unit::Vector => format!("FLOP per {unit}, context {context}"),
     });
     let most = if c.leaves_out() { "at most " } else { "" };
@@ -111,7 +111,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     };
     let forward = shown(c.forward, c.even.map(|e| e.forward));
     let alone = match c.unit {
-        Unit::Patch => "without reports",
+        Unit::Patch | Unit::Pixel => "without reports",
         Unit::Token | Unit::Vector => "prefill",
     };
     let later = match c.chooses_later() && most.is_empty() {
@@ -120,7 +120,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     };
     match (c.prefill == c.forward, c.unit) {
         (true, Unit::Token | Unit::Vector) => page.fact("forward, prefill", &forward),
-        (true, Unit::Patch) => page.fact("forward", &forward),
+        (true, Unit::Patch | Unit::Pixel) => page.fact("forward", &forward),
         (false, _) => {
             page.fact("forward", &forward);
             let prefill = shown(c.prefill, c.even.map(|e| e.prefill));

@@ -34,6 +34,7 @@ fn layer(text: &str) -> Alone {
         vocab: None,
         context: TOKENS as u64,
         width: WIDTH as u64,
+        grid: None,
     };
     alone(text, sizes, shipped::library()).unwrap_or_else(|e| panic!("{text}: {e:?}"))
 }

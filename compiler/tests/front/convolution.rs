@@ -16,6 +16,7 @@ fn small(text: &str) -> Result<Alone, CompileError> {
         vocab: Some(11),
         context: 8,
         width: WIDTH,
+        grid: None,
     };
     alone(text, sizes, shipped::library())
 }

@@ -253,11 +253,13 @@ fn parts_that_need_tokens_say_so() {
         vocab: input.vocab(),
         context: input.context(),
         width: learned.width(input),
+        grid: None,
     };
     learned.fit(at, &*tokens, &mut sink);
     let of = |table| Embedded {
         table,
         class_token: false,
+        own_tokens: false,
     };
     tied.fit(at, sizes(&*tokens), of(learned.table()), &mut sink);
     assert!(sink.is_empty());

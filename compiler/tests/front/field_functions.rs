@@ -15,6 +15,7 @@ fn made(text: &str, width: u64) -> Result<Alone, CompileError> {
         vocab: Some(11),
         context: 6,
         width,
+        grid: None,
     };
     alone(text, sizes, shipped::library())
 }

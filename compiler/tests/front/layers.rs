@@ -4,7 +4,7 @@
 use crate::common::compile_text;
 use odec_compiler::model::alone::{Alone, alone};
 use odec_compiler::model::layers::{
-    Argument, DEFINITIONS, Definition, Form, Group, Silent, Sizes, find,
+    Argument, DEFINITIONS, Definition, Form, Grid, Group, Silent, Sizes, find,
 };
 use odec_compiler::model::page::{self, Page};
 use odec_compiler::model::{Built, CompileError};
@@ -12,7 +12,7 @@ use odec_graph::ops::{Cache, Carry};
 use odec_graph::types::Elem;
 use odec_graph::{Builder, Exact, Graph, OpKind, Tensor, TensorType, Value, print, run, verify};
 use odec_library::shipped;
-use odec_program::Bindings;
+use odec_program::{Bindings, Dim};
 use std::collections::{BTreeMap, BTreeSet};
 
 const WIDTH: u64 = 16;
@@ -47,6 +47,11 @@ fn small(text: &str) -> Result<Alone, CompileError> {
         vocab: Some(VOCAB),
         context: CONTEXT,
         width: WIDTH,
+        grid: Some(Grid {
+            sides: [2, 3],
+            leading: 0,
+            fixed: true,
+        }),
     };
     alone(text, sizes, shipped::library())
 }
@@ -66,13 +71,27 @@ fn said(text: &str) -> Vec<String> {
 
 /// A model of one step along a layer.
 fn model(text: &str) -> Built {
-    let fit = match good(text).columns {
+    let layer = good(text);
+    let fit = match layer.columns {
         WIDTH => "",
         _ => " |> linear",
     };
+    let ends = match layer.reads.grid {
+        false => [
+            format!("tokens(vocab: {VOCAB}, context: {CONTEXT})"),
+            format!("learned(width: {WIDTH})"),
+            "logits".into(),
+        ],
+        true => [
+            "image(size: [2, 3], channels: 5)".into(),
+            format!("conv(kernel: 1, width: {WIDTH})"),
+            format!("classes({VOCAB})"),
+        ],
+    };
+    let [input, embed, output] = ends;
     let source = format!(
-        "field f = {text}{fit}\nmodel small {{\n  input tokens(vocab: {VOCAB}, context: {CONTEXT})\n  \
-         embed learned(width: {WIDTH})\n  evolve euler(f) for 1 step\n  output logits\n  init normal(std: 0.5)\n}}\n"
+        "field f = {text}{fit}\nmodel small {{\n  input {input}\n  embed {embed}\n  \
+         evolve euler(f) for 1 step\n  output {output}\n  init normal(std: 0.5)\n}}\n"
     );
     let outcome = compile_text(&source);
     outcome.checked().built.clone().expect("a model")
@@ -115,11 +134,11 @@ fn a_layer_says_what_its_graph_is() {
         let layer = good(&text);
         verify(&layer.graph).unwrap_or_else(|e| panic!("{text}: {e:?}"));
         let (_, y) = layer.graph.outputs().first().expect("a result");
-        assert_eq!(
-            layer.graph.ty(*y),
-            &TensorType::state(layer.columns),
-            "{text}"
-        );
+        let mut state = TensorType::state(layer.columns);
+        if layer.reads.grid {
+            state.shape[1] = Dim::Fixed(CONTEXT);
+        }
+        assert_eq!(layer.graph.ty(*y), &state, "{text}");
         let parameters = layer.graph.nodes().filter_map(|(_, n)| match &n.op {
             OpKind::Parameter(p) => Some(p.path.clone()),
             _ => None,

@@ -20,6 +20,7 @@ mod fields;
 mod flows;
 mod functions;
 mod general;
+mod grids;
 mod history;
 mod hostile;
 mod images;

@@ -108,6 +108,7 @@ fn a_layer_with_values_is_built_as_one_in_rust() {
         vocab: Some(11),
         context: 8,
         width: 16,
+        grid: None,
     };
     let found = alone("swiglu(hidden: 24, bias)", sizes, shipped::library());
     let found = found.unwrap_or_else(|e| panic!("{e:?}"));

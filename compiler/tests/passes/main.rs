@@ -16,6 +16,7 @@ mod field_functions;
 mod files;
 mod flows;
 mod functions;
+mod grids;
 mod guards;
 mod halting;
 mod images;

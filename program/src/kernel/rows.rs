@@ -7,6 +7,7 @@ use crate::DType;
 use crate::eval::{Evaluator, Memory};
 use crate::expr::{Access, Body, ColMap, Expr, ExprId, Level, ReduceOp, RowMap, UnaryOp};
 use crate::real::Real;
+use crate::window::{Through, Window};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -182,8 +183,41 @@ impl Kind for RowsKind {
         (spec.into_iter().map(sample))
             .chain([Sample::new(wide, &[5, 1], &[])])
             .chain([(DType::F32, DType::Bf16), (DType::F64, DType::F64)].map(neighbours))
+            .chain([Through::Places, Through::Place(5), Through::Under(0)].map(windows))
             .collect()
     }
+}
+
+/// What lies under windows of 3 × 3 over two grids and a part of a third, beside what lies under others of them.
+fn windows(through: Through) -> Sample<Rows> {
+    let mut body = Body::default();
+    let window = Window::fitted([3, 4], 3, 2, 1).expect("it fits");
+    let mut read = |window, col| {
+        let row = RowMap::Window(window, through);
+        let stride = 20;
+        body.load(0, Access { row, col, stride })
+    };
+    let inside = Window {
+        before: [-1, 0],
+        ..window
+    };
+    let (here, there) = (read(window, ColMap::Col), read(inside, ColMap::repeat(4)));
+    let value = body.sub(here, there);
+    let access = Access::full(20);
+    let spec = Rows {
+        dtype: DType::F32,
+        cols: 20,
+        operands: vec![DType::F32; 2],
+        uniforms: 0,
+        body,
+        stores: vec![Store {
+            operand: 1,
+            access,
+            value,
+        }],
+    };
+    let [own, _] = window.rows(through);
+    Sample::new(spec, &[2 * own + 2, 1], &[])
 }
 
 /// Sums of rows before and after, one of them of a transposed matrix; the last sequence is shorter.

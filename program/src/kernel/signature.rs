@@ -209,6 +209,11 @@ fn walk(access: Access, cols: Cols, dims: &[u64]) -> Option<u64> {
         RowMap::Sequence => (dims[0] - 1) / dims[1].max(1),
         // It reads rows of the domain only, though not all of them.
         RowMap::Shift(_) => dims[0] - 1,
+        // Of every sequence some row is read, at most the last.
+        RowMap::Window(window, through) => {
+            let [own, other] = window.rows(through);
+            dims[0].div_ceil(own).checked_mul(other)? - 1
+        }
     };
     let col = match access.col {
         ColMap::Col | ColMap::HalfSwap(_) | ColMap::Transposed { .. } => cols - 1,
@@ -407,6 +412,7 @@ pub(super) fn walked(body: &Body, cols: Cols, operands: &mut [OperandAccess]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::{Through, Window};
     use proptest::prelude::*;
 
     fn access() -> impl Strategy<Value = Access> {
@@ -416,6 +422,19 @@ mod tests {
             Just(RowMap::Position),
             Just(RowMap::Sequence),
             (-4..5i32).prop_map(RowMap::Shift),
+            (1..4u64, 1..3u64, 0..4u32).prop_map(|(kernel, stride, of)| {
+                let window = Window::fitted([3, 2], kernel, stride, 1).expect("it fits");
+                let place = kernel as u32 - 1;
+                RowMap::Window(
+                    window,
+                    [
+                        Through::Places,
+                        Through::Place(place),
+                        Through::Under(place),
+                        Through::Under(0),
+                    ][of as usize],
+                )
+            }),
         ];
         let col = prop_oneof![
             Just(ColMap::Col),
@@ -443,7 +462,7 @@ mod tests {
             // A stride shorter than the columns walks back and forth: the bound may then be larger, never smaller.
             let bound = walk.at(&[rows, seq]).unwrap();
             prop_assert!(bound > largest);
-            let tight = !matches!(access.row, RowMap::Shift(_)) && access.stride >= cols;
+            let tight = !matches!(access.row, RowMap::Shift(_) | RowMap::Window(..)) && access.stride >= cols;
             prop_assert!(bound == largest + 1 || !tight);
         }
 

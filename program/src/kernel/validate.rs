@@ -5,7 +5,8 @@
 
 use super::Extent;
 use super::contract::Order;
-use crate::expr::{Body, ColMap, Expr, ExprId, UnaryOp};
+use crate::expr::{Body, ColMap, Expr, ExprId, RowMap, UnaryOp};
+use crate::window::Through;
 use crate::{Access, DType};
 
 /// Columns, strides and extents: products of two are far from overflow in 64 bits.
@@ -97,6 +98,14 @@ pub(super) fn access(a: Access, cols: Option<u64>) -> Result<(), String> {
     if a.stride > MOST_ELEMENTS {
         return Err(format!("its rows are {} apart", a.stride));
     }
+    if let RowMap::Window(window, through) = a.row {
+        window.check()?;
+        if let Through::Place(place) | Through::Under(place) = through
+            && u64::from(place) >= window.places()
+        {
+            return Err(format!("it reads place {place} of {}", window.places()));
+        }
+    }
     match (a.col, cols) {
         (ColMap::Turn { cols, by }, _)
             if !(1..=MOST_ELEMENTS).contains(&cols) || by > MOST_ELEMENTS =>
@@ -146,7 +155,7 @@ pub(super) fn body(b: &Body, dtype: DType, scope: &Scope) -> Result<(), String> 
             }
             Expr::Load { operand, access: a } => {
                 if !scope.loads.contains(&(operand as usize))
-                    || a.row.by_position() && !scope.positions
+                    || !matches!(a.row, RowMap::Row | RowMap::Zero) && !scope.positions
                 {
                     return wrong("loads what this kernel cannot");
                 }

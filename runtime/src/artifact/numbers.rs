@@ -77,7 +77,7 @@ fn table(place: &str, t: &Table) -> Result<(), Invalid> {
             let scaling = turns.scaling.unwrap_or(1.0);
             positive(place, "scaling of its positions", scaling)
         }
-        Table::Sinusoid { .. } => Ok(()),
+        Table::Sinusoid { .. } | Table::Grid { .. } => Ok(()),
     }
 }
 

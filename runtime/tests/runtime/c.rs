@@ -48,6 +48,7 @@ fn load(types: &[DType], operand: u32, a: Access) -> String {
             let exists = format!("!({inside} && r - ({by}) < d[0]) ? 0.0f : ");
             (format!("(r - ({by}))"), exists)
         }
+        RowMap::Window(..) => unreachable!("no grids here"),
     };
     let col = match a.col {
         ColMap::Col => "c".into(),

@@ -27,9 +27,10 @@ impl Op for AddPositions {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, table] = reals(Self::NAME, ins)?;
-        let state = matches!(x.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]);
+        let short = |rows: u64| !matches!(x.tokens(), Dim::Fixed(n) if n > rows);
+        let fits = |rows, cols| x.is_state() && short(rows) && cols == x.cols();
         match table.shape[..] {
-            [Dim::Fixed(_), Dim::Fixed(c)] if state && c == x.cols() => Ok(vec![x.clone()]),
+            [Dim::Fixed(rows), Dim::Fixed(c)] if fits(rows, c) => Ok(vec![x.clone()]),
             _ => fail(
                 Self::NAME,
                 format!("{table} holds no row for positions of {x}"),
@@ -75,7 +76,10 @@ impl Op for AddPositions {
 
     fn samples() -> Vec<Sample> {
         let table = TensorType::real([Dim::Fixed(7), Dim::Fixed(5)]);
-        let ins = vec![TensorType::state(5), table];
-        vec![Sample::new(AddPositions, "longer table", ins)]
+        let grid = TensorType::real([Dim::Batch, Dim::Fixed(6), Dim::Fixed(5)]);
+        vec![
+            Sample::new(AddPositions, "longer table", vec![TensorType::state(5), table.clone()]),
+            Sample::new(AddPositions, "grid", vec![grid, table]),
+        ]
     }
 }

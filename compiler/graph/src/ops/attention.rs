@@ -114,7 +114,7 @@ impl Attention {
         op: &'static str,
         [q, k, v]: [&TensorType; 3],
     ) -> Result<TensorType, TypeError> {
-        if !matches!(q.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]) {
+        if !q.is_state() {
             return fail(op, format!("needs [B, S, width], not {q}"));
         }
         if self.heads == 0 || !q.cols().is_multiple_of(self.heads) {
@@ -261,11 +261,12 @@ fn of_sinks(cx: &mut VjpCx, sinks: Value, d: Value, heads: u64) -> TypeResult {
     let minus = |b: &mut crate::ops::Builder, x| crate::nn::combine(b, &[(Exact::int(-1), x)]);
     let product = b.push1(Mul, &[d, o])?;
     let columns = b.ty(o).cols() / heads;
-    let rows = |last: u64| vec![Dim::Batch, Dim::Seq, Dim::Fixed(heads), Dim::Fixed(last)];
+    let tokens = b.ty(o).tokens();
+    let rows = |last: u64| vec![Dim::Batch, tokens, Dim::Fixed(heads), Dim::Fixed(last)];
     let split = Reshape { to: rows(columns) };
     let split = b.push1(split, &[product])?;
     let delta = b.push1(SumCols, &[split])?;
-    let to = vec![Dim::Batch, Dim::Seq, Dim::Fixed(heads)];
+    let to = vec![Dim::Batch, tokens, Dim::Fixed(heads)];
     let delta = b.push1(Reshape { to }, &[delta])?;
     let below = minus(b, lse)?;
     let shifted = b.push1(Add, &[below, sinks])?;
@@ -370,6 +371,12 @@ impl Op for Attention {
             sample.ins.push(TensorType::real([Dim::Fixed(op.heads)]));
             sample
         };
+        // As many tokens whatever a run's sequence has.
+        let grid = |mut sample: Sample| {
+            let states = sample.ins.iter_mut().filter(|t| t.is_state());
+            states.for_each(|t| t.shape[1] = Dim::Fixed(7));
+            sample
+        };
         vec![
             sample(3, 3, true, None, "causal"),
             sample(2, 2, false, None, "full"),
@@ -387,6 +394,7 @@ impl Op for Attention {
             sinks(Attention::new(3, true), "sinks"),
             sinks(both, "sinks and both"),
             sinks(Attention::new(1, true), "one sink").bindings(1, 66),
+            grid(sinks(Attention::new(3, false), "grid")),
         ]
     }
 }

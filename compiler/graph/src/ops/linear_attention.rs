@@ -88,7 +88,7 @@ impl LinearAttention {
         }
         let (q, k, v) = (&ins[0], &ins[1], &ins[2]);
         for t in [q, k, v] {
-            if !matches!(t.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]) {
+            if !t.is_state() {
                 return fail(op, format!("needs [B, S, width], not {t}"));
             }
             if self.heads == 0 || !t.cols().is_multiple_of(self.heads) {

@@ -140,6 +140,9 @@ ops! {
     shift_tokens::ShiftTokens,
     top_tokens::TopTokens,
     depthwise::Depthwise,
+    windows::Windows,
+    over_windows::OverWindows,
+    depthwise_windows::DepthwiseWindows,
     // decoding: what outlives a run
     cache::Cache,
     append::Append,

@@ -29,11 +29,12 @@ impl Op for PositionSum {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = reals(Self::NAME, ins)?;
-        match x.shape[..] {
-            [Dim::Batch, Dim::Seq, cols] => {
-                Ok(vec![TensorType::real([Dim::Fixed(self.positions), cols])])
+        match x.is_state() {
+            true => {
+                let shape = [self.positions, x.cols()].map(Dim::Fixed);
+                Ok(vec![TensorType::real(shape)])
             }
-            _ => fail(Self::NAME, format!("needs [B, S, width], not {x}")),
+            false => fail(Self::NAME, format!("needs [B, S, width], not {x}")),
         }
     }
 

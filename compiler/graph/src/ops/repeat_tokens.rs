@@ -10,9 +10,12 @@ use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::expr::{Access, ColMap, RowMap};
 
-/// `x[B, 1, C] → [B, S, C]`: `y[b, t] = x[b]`.
+/// `x[B, 1, C] → [B, tokens, C]`: `y[b, t] = x[b]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepeatTokens;
+pub struct RepeatTokens {
+    /// S or, of a grid, so many.
+    pub tokens: Dim,
+}
 
 impl Op for RepeatTokens {
     const NAME: &'static str = "repeat_tokens";
@@ -21,20 +24,23 @@ impl Op for RepeatTokens {
         vec![]
     }
 
-    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(RepeatTokens)
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let tokens = given.result()?.tokens();
+        Ok(RepeatTokens { tokens })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = reals(Self::NAME, ins)?;
         match x.shape[..] {
-            [Dim::Batch, Dim::Fixed(1), Dim::Fixed(cols)] => Ok(vec![TensorType::state(cols)]),
+            [Dim::Batch, Dim::Fixed(1), cols] => {
+                Ok(vec![TensorType::real([Dim::Batch, self.tokens, cols])])
+            }
             _ => fail(Self::NAME, format!("needs [B, 1, width], not {x}")),
         }
     }
 
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
-        let (x, seq) = (ins[0], cx.bindings.seq);
+        let (x, seq) = (ins[0], self.tokens.at(cx.bindings));
         let rows = x.data.chunks_exact(x.cols());
         let data = rows.flat_map(|row| row.repeat(seq as usize));
         let shape = vec![x.shape[0], seq, x.shape[2]];
@@ -63,11 +69,12 @@ impl Op for RepeatTokens {
 
     fn samples() -> Vec<Sample> {
         let row = |cols| TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(cols)]);
-        let of = |name, cols| Sample::new(RepeatTokens, name, vec![row(cols)]);
+        let of = |tokens, name, cols| Sample::new(RepeatTokens { tokens }, name, vec![row(cols)]);
         vec![
-            of("row", 5),
-            of("one column", 1),
-            of("one token", 20).bindings(3, 1),
+            of(Dim::Seq, "row", 5),
+            of(Dim::Seq, "one column", 1),
+            of(Dim::Seq, "one token", 20).bindings(3, 1),
+            of(Dim::Fixed(7), "grid", 5),
         ]
     }
 }

@@ -53,7 +53,7 @@ impl Op for Rope {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x, cos, sin] = reals(Self::NAME, ins)?;
-        if !matches!(x.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]) {
+        if !x.is_state() {
             return fail(Self::NAME, format!("needs [B, S, width], not {x}"));
         }
         if self.head == 0 || !self.head.is_multiple_of(2) || !x.cols().is_multiple_of(self.head) {

@@ -8,7 +8,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::kernel::{self, ScanForm};
-use odec_program::{DType, Dim};
+use odec_program::DType;
 
 /// a, b `[B, S, C] → ` h like b: `h_t = a_t h_{t−1} + b_t` from zero; of b alone, running sums `h_t = h_{t−1} + b_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +79,9 @@ pub(super) fn tokens(op: &'static str, ins: &[TensorType]) -> Result<TensorType,
         _ => return fail(op, format!("takes 1 or 2 operands, not {}", ins.len())),
     };
     reals::<2>(op, &[first.clone(), last.clone()])?;
-    match last.shape[..] {
-        [Dim::Batch, Dim::Seq, Dim::Fixed(_)] if first == last => Ok(last.clone()),
-        _ => fail(op, format!("needs [B, S, width] of one width, not {first} and {last}")),
+    match last.is_state() && first == last {
+        true => Ok(last.clone()),
+        false => fail(op, format!("needs [B, S, width] of one width, not {first} and {last}")),
     }
 }
 

@@ -9,7 +9,6 @@ use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::Dim;
 use odec_program::expr::{Access, CmpOp, ColMap, Expr, RowMap};
 
 /// Most distances: each is a load of the kernel.
@@ -42,7 +41,7 @@ pub(super) fn earlier(by: i32, cols: u64) -> Access {
 
 /// Checks that x is a state, and distances few and short.
 pub(super) fn check(op: &'static str, x: &TensorType, by: &[i32]) -> Result<(), TypeError> {
-    let state = matches!(x.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]);
+    let state = x.is_state();
     let far = |by: &i32| by.unsigned_abs() > i32::MAX as u32;
     if !state || by.is_empty() || by.len() > MOST_SHIFTS || by.iter().any(far) {
         return fail(op, format!("{} rows of {x} are not to be had", by.len()));

@@ -26,11 +26,12 @@ impl Op for SumTokens {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = reals(Self::NAME, ins)?;
-        match x.shape[..] {
-            [Dim::Batch, Dim::Seq, cols] => {
-                Ok(vec![TensorType::real([Dim::Batch, Dim::Fixed(1), cols])])
+        match x.is_state() {
+            true => {
+                let shape = [Dim::Batch, Dim::Fixed(1), Dim::Fixed(x.cols())];
+                Ok(vec![TensorType::real(shape)])
             }
-            _ => fail(Self::NAME, format!("needs [B, S, width], not {x}")),
+            false => fail(Self::NAME, format!("needs [B, S, width], not {x}")),
         }
     }
 
@@ -46,8 +47,8 @@ impl Op for SumTokens {
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
-        let d = cx.d();
-        let each = cx.b.push1(RepeatTokens, &[d]).expect("a row per sequence");
+        let (d, tokens) = (cx.d(), cx.in_type(0).tokens());
+        let each = cx.b.push1(RepeatTokens { tokens }, &[d]).expect("a row per sequence");
         Vjp::Rule(vec![Some(each)])
     }
 
@@ -56,11 +57,13 @@ impl Op for SumTokens {
     }
 
     fn samples() -> Vec<Sample> {
+        let grid = TensorType::real([Dim::Batch, Dim::Fixed(7), Dim::Fixed(5)]);
         let of = |name, cols| Sample::new(SumTokens, name, vec![TensorType::state(cols)]);
         vec![
             of("state", 5),
             of("one column", 1),
             of("one token", 20).bindings(3, 1),
+            Sample::new(SumTokens, "grid", vec![grid]),
         ]
     }
 }

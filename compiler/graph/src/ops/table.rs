@@ -91,6 +91,17 @@ impl Op for Table {
                 ("rotary_sin", written_turns(base, turns))
             }
             manifest::Table::Sinusoid { base, .. } => ("sinusoid", numbers([("base", base)])),
+            manifest::Table::Grid {
+                leading,
+                sides,
+                base,
+                ..
+            } => {
+                let mut more = numbers([("base", base)]);
+                more.push(("sides", format!("{sides:?}")));
+                more.push(("leading", leading.to_string()));
+                ("grid", more)
+            }
             manifest::Table::Normal { std, stream, .. } => {
                 let mut more = numbers([("std", std)]);
                 more.push(("stream", stream.to_string()));
@@ -113,6 +124,7 @@ impl Op for Table {
             "rotary_cos",
             "rotary_sin",
             "sinusoid",
+            "grid",
             "normal",
             "time",
             "frequencies",
@@ -146,6 +158,19 @@ impl Op for Table {
                     positions,
                     width,
                     base,
+                }
+            }
+            "grid" => {
+                let sides: Vec<i32> = given.need("sides")?;
+                let sides: Vec<u64> = sides.iter().flat_map(|n| u64::try_from(*n)).collect();
+                let &[rows, columns] = &sides[..] else {
+                    return given.refuse("sides", "`sides` are two whole numbers");
+                };
+                manifest::Table::Grid {
+                    leading: given.need("leading")?,
+                    sides: [rows, columns],
+                    width,
+                    base: given.need(base)?,
                 }
             }
             "normal" => manifest::Table::Normal {
@@ -193,6 +218,12 @@ impl Op for Table {
                 return fail(Self::NAME, format!("turns {turns:?} of {} columns", shape[1]));
             }
         }
+        if let manifest::Table::Grid { width, .. } = self.table
+            && !width.is_multiple_of(4)
+        {
+            let what = format!("{width} columns do not hold waves of two axes");
+            return fail(Self::NAME, what);
+        }
         if !(base > 0.0 && base.is_finite()) {
             return fail(Self::NAME, format!("base {base} is not a positive number"));
         }
@@ -235,6 +266,12 @@ impl Op for Table {
             width: 7,
             base: 100.0,
         };
+        let grid = manifest::Table::Grid {
+            leading: 1,
+            sides: [2, 3],
+            width: 8,
+            base: 100.0,
+        };
         let normal = manifest::Table::Normal {
             positions: 5,
             width: 7,
@@ -254,6 +291,7 @@ impl Op for Table {
             Sample::new(Table { table: sine }, "sine", vec![]),
             Sample::new(Table { table: part }, "part of a head", vec![]),
             Sample::new(Table { table: sinusoid }, "sinusoid", vec![]),
+            Sample::new(Table { table: grid }, "grid", vec![]),
             Sample::new(Table { table: time }, "time", vec![]),
         ]
     }

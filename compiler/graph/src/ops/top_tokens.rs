@@ -6,7 +6,6 @@ use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::Dim;
 use odec_program::kernel::Share;
 
 /// `scores[B, S, 1], open[B, S, 1] → [B, S, 1]`: 1 where a token is one of the open ones of its text (above 0) with the largest scores, as many
@@ -32,7 +31,7 @@ impl Op for TopTokens {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [scores, open] = reals(Self::NAME, ins)?;
-        if scores.shape != [Dim::Batch, Dim::Seq, Dim::Fixed(1)] || scores != open {
+        if !scores.is_state() || scores.cols() != 1 || scores != open {
             let what = format!("{scores} and {open} are not a number for each token");
             return fail(Self::NAME, what);
         }

@@ -5,7 +5,7 @@ use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Fit;
 use odec_graph::{Elem, InferTypes, OpKind, TensorType};
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::{Bindings, Coeff, bf16, noise};
+use odec_program::{Bindings, Coeff, Dim, bf16, noise};
 
 /// A small generator (SplitMix64), so that tests need no seed file.
 pub struct Random(pub u64);
@@ -94,7 +94,13 @@ pub fn by_rule(
     let shape = out.concrete(bindings);
     let cols = full.cols() as usize;
     let rows = full.rows().at(bindings).expect("small") as usize;
-    let seq = bindings.seq as usize;
+    // Of a grid, its tokens.
+    let seq = if out.is_state() {
+        out.tokens()
+    } else {
+        Dim::Seq
+    };
+    let seq = seq.at(bindings) as usize;
     let mut data = Vec::new();
     for r in 0..rows {
         let row = row_of(&body, ins, &coeffs, r, cols, seq);
@@ -200,6 +206,7 @@ fn address(a: Access, r: usize, c: usize, seq: usize) -> Option<usize> {
             let inside = (0..seq as i64).contains(&there);
             inside.then(|| r / seq * seq + there as usize)?
         }
+        RowMap::Window(window, through) => window.apply(through, r as u64)? as usize,
     };
     let col = match a.col {
         ColMap::Col => c,

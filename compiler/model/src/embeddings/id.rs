@@ -2,11 +2,12 @@
 
 use super::{EmbedScope, Embedding};
 use crate::inputs::Input;
-use crate::layers::LayerParam;
+use crate::layers::{Grid, LayerParam};
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value};
+use odec_program::Dim;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity;
@@ -53,7 +54,20 @@ impl Embedding for Identity {
         None
     }
 
-    fn build(&self, _: &mut Builder, input: Value, _: &mut dyn EmbedScope) -> TypeResult {
+    fn grid(&self, of: &dyn Input) -> Option<Grid> {
+        of.grid().map(|sides| Grid {
+            sides,
+            leading: 0,
+            fixed: matches!(of.value().ty.tokens(), Dim::Fixed(_)),
+        })
+    }
+
+    fn build(
+        &self,
+        _: &mut Builder,
+        (_, input): (&dyn Input, Value),
+        _: &mut dyn EmbedScope,
+    ) -> TypeResult {
         Ok(input)
     }
 }

@@ -3,7 +3,7 @@
 use super::{EmbedScope, Embedding};
 use crate::arguments::Argument;
 use crate::inputs::Input;
-use crate::layers::{LayerParam, MAX_WIDTH, Start};
+use crate::layers::{Grid, LayerParam, MAX_WIDTH, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -67,7 +67,16 @@ impl Embedding for Learned {
         Some(TABLE)
     }
 
-    fn build(&self, b: &mut Builder, input: Value, w: &mut dyn EmbedScope) -> TypeResult {
+    fn grid(&self, _: &dyn Input) -> Option<Grid> {
+        None
+    }
+
+    fn build(
+        &self,
+        b: &mut Builder,
+        (_, input): (&dyn Input, Value),
+        w: &mut dyn EmbedScope,
+    ) -> TypeResult {
         let table = w.param(b, TABLE)?;
         b.push1(ops::Embedding, &[table, input])
     }

@@ -3,11 +3,12 @@
 use super::{EmbedScope, Embedding};
 use crate::arguments::Argument;
 use crate::inputs::Input;
-use crate::layers::{LayerParam, MAX_WIDTH, Start};
+use crate::layers::{Grid, LayerParam, MAX_WIDTH, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, nn};
+use odec_program::Dim;
 
 const WIDTH: Argument = Argument::size("width", "columns of the state");
 const BIAS: Argument = Argument::flag("bias", "the map has a bias");
@@ -76,7 +77,21 @@ impl Embedding for Linear {
         None
     }
 
-    fn build(&self, b: &mut Builder, input: Value, w: &mut dyn EmbedScope) -> TypeResult {
+    fn grid(&self, of: &dyn Input) -> Option<Grid> {
+        let fixed = matches!(of.value().ty.tokens(), Dim::Fixed(_));
+        of.grid().map(|sides| Grid {
+            sides,
+            leading: 0,
+            fixed,
+        })
+    }
+
+    fn build(
+        &self,
+        b: &mut Builder,
+        (_, input): (&dyn Input, Value),
+        w: &mut dyn EmbedScope,
+    ) -> TypeResult {
         let weight = w.param(b, WEIGHT)?;
         let bias = match self.bias {
             true => Some(w.param(b, BIAS_PATH)?),

@@ -4,9 +4,11 @@
 //! are added to it, to `positions/`.
 
 use crate::inputs::Input;
-use crate::layers::LayerParam;
-use crate::part::{Place, parts};
+use crate::layers::{Grid, LayerParam};
+use crate::part::{Part, Place, parts};
+use crate::scheme::args::Args;
 use odec_grammar::Span;
+use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value};
 use std::fmt::Debug;
@@ -22,8 +24,15 @@ pub trait Embedding: Debug {
     fn params(&self, of: &dyn Input) -> Vec<LayerParam>;
     /// The parameter that has a row for each kind of tokens, which an output may use as well.
     fn table(&self) -> Option<&'static str>;
+    /// The grid that its states stand on; whether windows may lie over it, for what they stand before.
+    fn grid(&self, of: &dyn Input) -> Option<Grid>;
     /// Appends its nodes at the builder's site.
-    fn build(&self, b: &mut Builder, input: Value, w: &mut dyn EmbedScope) -> TypeResult;
+    fn build(
+        &self,
+        b: &mut Builder,
+        made_of: (&dyn Input, Value),
+        w: &mut dyn EmbedScope,
+    ) -> TypeResult;
 }
 
 /// Where an embedding and its positions find parameters and tables while the graph is built.
@@ -38,11 +47,25 @@ pub trait EmbedScope {
     fn sinusoids(&mut self, b: &mut Builder) -> TypeResult;
 }
 
-parts! { Embedding: learned::Learned, linear::Linear, id::Identity }
+parts! { Embedding: learned::Learned, linear::Linear, conv::Conv, id::Identity }
+
+/// Whether what an expression names may begin a state of the one before it: a stage of its own.
+pub fn continues(e: &Expr) -> bool {
+    is_named(e, &[Linear::DECLARATION.name, Conv::DECLARATION.name])
+}
+
+/// Whether what an expression names makes a grid of its own.
+pub fn makes_grid(e: &Expr) -> bool {
+    is_named(e, &[Conv::DECLARATION.name])
+}
+
+fn is_named(e: &Expr, names: &[&str]) -> bool {
+    Args::of(e).is_some_and(|args| names.contains(&args.callee.name.as_str()))
+}
 
 /// All embeddings.
 pub static EMBEDDINGS: Place<Rc<dyn Embedding>> = Place {
     parts: PARTS,
-    later: &["conv", "positions"],
+    later: &["positions"],
     example: "learned(width: 256)",
 };

@@ -3,8 +3,10 @@
 //! An input is one file and one line in the list; nothing outside of this folder knows which there are. Leaves the first state that is made
 //! of it to `embeddings/` and `positions/`.
 
+use crate::layers::Sizes;
 use crate::part::{Place, parts};
-use odec_graph::ops;
+use odec_graph::{TensorType, ops};
+use odec_program::Dim;
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -22,6 +24,51 @@ pub trait Input: Debug {
     fn unit(&self) -> Unit;
     /// The images that are cut into its positions, where they are.
     fn image(&self) -> Option<Image>;
+    /// Rows and columns of the grid that its positions stand on, where they do.
+    fn grid(&self) -> Option<[u64; 2]>;
+}
+
+/// The state that evolves ended with, as what the next state of the same sequence is made of.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub sizes: Sizes,
+    pub unit: Unit,
+}
+
+impl Input for Ended {
+    fn value(&self) -> ops::Input {
+        let (tokens, columns) = (self.sizes.tokens(), Dim::Fixed(self.sizes.width));
+        ops::Input {
+            name: String::new(),
+            ty: TensorType::real([Dim::Batch, tokens, columns]),
+        }
+    }
+
+    fn vocab(&self) -> Option<u64> {
+        None
+    }
+
+    fn context(&self) -> u64 {
+        self.sizes.context
+    }
+
+    fn grows(&self) -> bool {
+        false
+    }
+
+    fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    fn image(&self) -> Option<Image> {
+        None
+    }
+
+    /// None behind a class token.
+    fn grid(&self) -> Option<[u64; 2]> {
+        let grid = self.sizes.grid.filter(|grid| grid.leading == 0);
+        grid.map(|grid| grid.sides)
+    }
 }
 
 /// The most positions of one row.
@@ -33,6 +80,7 @@ pub enum Unit {
     Token,
     /// Of an image.
     Patch,
+    Pixel,
     Vector,
 }
 
@@ -42,15 +90,21 @@ impl Unit {
         match self {
             Unit::Token => "tokens",
             Unit::Patch => "patches",
+            Unit::Pixel => "pixels",
             Unit::Vector => "vectors",
         }
+    }
+
+    /// Whether positions are those of an image.
+    pub fn is_of_image(self) -> bool {
+        matches!(self, Unit::Patch | Unit::Pixel)
     }
 
     /// What reports count by: one of them, or a row of which nothing smaller has a meaning.
     pub fn counted(self) -> &'static str {
         match self {
             Unit::Token => "token",
-            Unit::Patch => "image",
+            Unit::Patch | Unit::Pixel => "image",
             Unit::Vector => "vector",
         }
     }
@@ -60,6 +114,7 @@ impl Unit {
         match self {
             Unit::Token => "tokens of a text",
             Unit::Patch => "patches of an image",
+            Unit::Pixel => "pixels of an image",
             Unit::Vector => "vectors of a sequence",
         }
     }
@@ -67,7 +122,7 @@ impl Unit {
     /// What a row of them is called.
     pub fn row(self) -> &'static str {
         match self {
-            Unit::Patch => "image",
+            Unit::Patch | Unit::Pixel => "image",
             Unit::Token | Unit::Vector => "sequence",
         }
     }
@@ -84,8 +139,13 @@ pub struct Image {
 }
 
 impl Image {
+    /// Rows and columns of patches.
+    pub fn grid(&self) -> [u64; 2] {
+        [self.height / self.patch, self.width / self.patch]
+    }
+
     pub fn patches(&self) -> u64 {
-        (self.height / self.patch) * (self.width / self.patch)
+        self.grid().into_iter().product()
     }
 
     /// Numbers of a patch.
@@ -96,11 +156,11 @@ impl Image {
     }
 }
 
-parts! { Input: tokens::Tokens, patches::Patches, vectors::Vectors }
+parts! { Input: tokens::Tokens, patches::Patches, image::Pixels, vectors::Vectors }
 
 /// All inputs.
 pub static INPUTS: Place<Rc<dyn Input>> = Place {
     parts: PARTS,
-    later: &["image"],
+    later: &[],
     example: "tokens(vocab: 256, context: 256)",
 };

@@ -5,17 +5,18 @@ use crate::arguments::Argument;
 use crate::codes;
 use crate::layers::MAX_WIDTH;
 use crate::part::{About, Declaration, Example, Part, PartReading};
+use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{TensorType, ops};
 use odec_program::{Dim, names};
 
 /// Longest side of an image, and most channels.
-const MAX_SIDE: u64 = 1 << 16;
-const MAX_CHANNELS: u64 = 1 << 10;
+pub(super) const MAX_SIDE: u64 = 1 << 16;
+pub(super) const MAX_CHANNELS: u64 = 1 << 10;
 
 const IMAGE: Argument = Argument::sides("image", "height and width in pixels");
 const PATCH: Argument = Argument::size("patch", "side of a patch, which divides both");
-const CHANNELS: Argument = Argument::count("channels", 1, "numbers of a pixel");
+pub(super) const CHANNELS: Argument = Argument::count("channels", 1, "numbers of a pixel");
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patches {
@@ -72,13 +73,20 @@ impl Part for Patches {
             let d = Diagnostic::error(codes::TOO_LARGE, at, message);
             return r.fail(d.label(format!("at most {MAX_WIDTH} are expected")));
         }
-        if image.patches() > MAX_CONTEXT {
-            let message = format!("an image of {} patches", image.patches());
-            let d = Diagnostic::error(codes::TOO_LARGE, at, message);
-            return r.fail(d.label(format!("at most {MAX_CONTEXT} are expected")));
-        }
+        few(r, &image, at, "patches")?;
         Some(Patches { image })
     }
+}
+
+/// Says so where an image has too many positions.
+pub(super) fn few(r: &mut PartReading, image: &Image, at: Span, what: &str) -> Option<()> {
+    let count = image.patches();
+    if count > MAX_CONTEXT {
+        let message = format!("an image of {count} {what}");
+        let d = Diagnostic::error(codes::TOO_LARGE, at, message);
+        return r.fail(d.label(format!("at most {MAX_CONTEXT} are expected")));
+    }
+    Some(())
 }
 
 /// The largest divisor of both sides that is not above `most`.
@@ -114,5 +122,9 @@ impl Input for Patches {
 
     fn image(&self) -> Option<Image> {
         Some(self.image)
+    }
+
+    fn grid(&self) -> Option<[u64; 2]> {
+        Some(self.image.grid())
     }
 }

@@ -70,4 +70,8 @@ impl Input for Vectors {
     fn image(&self) -> Option<Image> {
         None
     }
+
+    fn grid(&self) -> Option<[u64; 2]> {
+        None
+    }
 }

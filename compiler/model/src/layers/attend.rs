@@ -7,6 +7,7 @@ use super::attention::{CAUSAL, Keys, SCALE, WINDOW};
 use super::attention::{
     columns_of_head, elsewhere_fits, narrow_enough, query_factor, shared_heads, tokens_of_window,
 };
+use super::fewer;
 use super::network::{Network, values};
 use super::states::Elsewhere;
 use super::{
@@ -134,6 +135,20 @@ impl Layer for Attend {
         let alibi = bias.is_none_or(|bias| bias == 0);
         if let Some(of) = of_keys.as_ref().filter(|of| !of.own) {
             elsewhere_fits(r, &of.label, &[("causal", causal), ("bias: alibi", alibi)])?;
+        }
+        let grids = [&k, &v].map(fewer::grid_of);
+        if grids[0] != grids[1] {
+            let message = "keys and values are of different tokens";
+            let d = Diagnostic::error(codes::INCOMPATIBLE, r.span(), message);
+            return r.fail(d.help("give both convolutions the same `stride`"));
+        }
+        let compares = [("causal", causal), ("bias: alibi", alibi), ("sinks", sinks)];
+        let compares = compares.iter().find(|(_, given)| *given);
+        if let (Some([rows, columns]), Some((word, _))) = (grids[0], compares) {
+            let message = format!("`{word}` does not go with fewer keys than queries");
+            let d = Diagnostic::error(codes::INCOMPATIBLE, r.span(), message);
+            let d = d.label(format!("keys stand on a grid of {rows} × {columns}"));
+            return r.fail(d.help(format!("leave `{word}` out")));
         }
         let from = of_keys.map(|of| Keys {
             label: of.label,

@@ -64,7 +64,8 @@ impl Layer for CumSum {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let operand = values(&self.operand, b, at, w)?;
-        let x = nn::widened(b, operand[0], self.columns)?;
+        let to = b.ty(at.x).with_cols(self.columns);
+        let x = nn::widened(b, operand[0], to)?;
         let carry = w.carry(b, Self::NAME, [1, self.columns])?;
         nn::scan(b, &[x], carry)
     }

@@ -10,6 +10,7 @@
 mod angles;
 mod arithmetic;
 mod column_functions;
+mod fewer;
 pub mod function;
 mod functions;
 mod map;
@@ -21,6 +22,7 @@ pub mod states;
 pub mod written;
 
 pub use crate::arguments::{Argument, Form, Silent};
+pub use conv2d::squares_fit;
 pub use function::Applied;
 pub use map::Map;
 pub use odec_graph::TypeResult;
@@ -36,7 +38,7 @@ use odec_program::manifest::{Init, Turns, Waves};
 use std::fmt::Debug;
 
 pub use crate::scheme::Facts;
-pub use pipeline::{OfModel, Sizes};
+pub use pipeline::{Grid, OfModel, Sizes};
 pub use states::{State, States};
 
 /// Largest width of anything.
@@ -114,6 +116,8 @@ pub struct Reads {
     pub capacities: Vec<Capacity>,
     /// Other tokens, none of which can be left out: by their distance, by bounded scores, or as terms of a sum.
     pub all_tokens: bool,
+    /// Tokens beside the one at hand on a grid.
+    pub grid: bool,
 }
 
 impl Reads {
@@ -147,6 +151,7 @@ impl Reads {
             routes: self.routes | other.routes,
             capacities: self.capacities,
             all_tokens: self.all_tokens | other.all_tokens,
+            grid: self.grid | other.grid,
         }
     }
 }
@@ -425,6 +430,7 @@ layers! {
     columns::Columns,
     broadcast::Repeat,
     conv::Conv,
+    conv2d::Conv2d,
     shift::Shift,
     id::Identity,
     dropout::Dropout,

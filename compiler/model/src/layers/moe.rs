@@ -282,7 +282,8 @@ impl Moe {
     /// Of the choices of each token, 1 for an expert that no more than `most` tokens of the text have chosen by then. They are counted in whole
     /// numbers, up to the context, which f32 holds exactly.
     fn taken(&self, b: &mut Builder, chosen: Value, most: u64, w: &mut dyn Weights) -> TypeResult {
-        let chosen = nn::widened(b, chosen, self.experts)?;
+        let to = b.ty(chosen).with_cols(self.experts);
+        let chosen = nn::widened(b, chosen, to)?;
         let carry = w.carry(b, "chosen", [1, self.experts])?;
         let so_far = nn::scan(b, &[chosen], carry)?;
         let room = nn::combine(b, &[(Exact::int(-1), so_far)])?;

@@ -19,6 +19,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Body, BodyStmt, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use odec_program::Dim;
 use std::collections::BTreeMap;
 
 /// Where an expression is read.
@@ -115,6 +116,8 @@ pub(super) struct OfField {
     pub kinds: Vec<&'static str>,
     /// The fields that it names, each with what it computes.
     pub fields: BTreeMap<String, Known>,
+    /// Whether the layer at hand may give fewer tokens than the state has.
+    pub fewer: bool,
 }
 
 impl OfField {
@@ -124,6 +127,7 @@ impl OfField {
             states: model.states.clone(),
             kinds: Vec::new(),
             fields: BTreeMap::new(),
+            fewer: false,
         }
     }
 }
@@ -152,6 +156,30 @@ pub struct Sizes {
     pub vocab: Option<u64>,
     pub context: u64,
     pub width: u64,
+    /// What its tokens stand on, where they do.
+    pub grid: Option<Grid>,
+}
+
+/// A grid of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Its rows and columns.
+    pub sides: [u64; 2],
+    /// How many rows of the state stand before its tokens.
+    pub leading: u64,
+    /// Whether windows may lie over it: a state then has so many tokens in every run, and not as many as a run is given.
+    pub fixed: bool,
+}
+
+impl Grid {
+    /// Over which windows may lie.
+    pub const fn square(side: u64) -> Grid {
+        Grid {
+            sides: [side, side],
+            leading: 0,
+            fixed: true,
+        }
+    }
 }
 
 /// Says what is wrong inside a field. Where the sizes are not known (a file without a model), nothing is said about what
@@ -161,6 +189,7 @@ pub fn check(leaf: &Leaf, model: Option<&OfModel>, sink: &mut Vec<Diagnostic>) {
         vocab: Some(256),
         context: 256,
         width: 256,
+        grid: Some(Grid::square(16)),
     });
     let known = model.unwrap_or(&some);
     let widths = vec![known.sizes.width; leaf.params.len().max(1)];
@@ -241,6 +270,22 @@ fn whole(
 }
 
 impl Sizes {
+    /// Of nothing.
+    pub const NONE: Sizes = Sizes {
+        vocab: None,
+        context: 0,
+        width: 0,
+        grid: None,
+    };
+
+    /// The tokens of a state: so many on a grid, else as many as a run is given.
+    pub fn tokens(&self) -> Dim {
+        match self.grid {
+            Some(grid) if grid.fixed => Dim::Fixed(self.context),
+            _ => Dim::Seq,
+        }
+    }
+
     pub(super) fn scope(self) -> Scope {
         let number = |n: u64| Coeff::constant(Exact::int(i64::try_from(n).unwrap_or(i64::MAX)));
         let all = [("width", self.width), ("context", self.context)];

@@ -7,7 +7,9 @@ use super::naming::Paths;
 use super::network::Network;
 use super::pipeline::{Input, LayerReader, Read};
 use super::states::{self, Elsewhere, States};
-use super::{Argument, Definition, Form, LATER_ARGUMENTS, VOCABULARY, find, is_word, written};
+use super::{
+    Argument, Definition, Form, Grid, LATER_ARGUMENTS, VOCABULARY, find, is_word, written,
+};
 use crate::arguments::Given;
 use crate::codes;
 use crate::scheme::Layers;
@@ -150,6 +152,21 @@ impl<'e> Reading<'_, 'e, '_> {
     /// The most tokens of one text.
     pub fn context(&self) -> u64 {
         self.reader.of_field.sizes.context
+    }
+
+    /// What the tokens of the state stand on.
+    pub fn grid(&self) -> Option<Grid> {
+        self.reader.of_field.sizes.grid
+    }
+
+    /// Whether it may give fewer tokens than the state has; nothing inside of it may.
+    pub fn take_fewer(&mut self) -> bool {
+        std::mem::take(&mut self.reader.of_field.fewer)
+    }
+
+    /// What has been said so far.
+    pub fn messages(&mut self) -> &mut Vec<Diagnostic> {
+        self.reader.sink
     }
 
     /// The layer's.
@@ -347,7 +364,19 @@ impl<'e> Reading<'_, 'e, '_> {
                 continue;
             };
             let state = (n >= own).then(|| self.reader.perhaps_elsewhere(e, self.input));
-            given.push(match state.flatten() {
+            let state = state.flatten();
+            let fewer = match state {
+                None if n >= own => self.reader.perhaps_fewer(e, self.input),
+                _ => None,
+            };
+            if let Some(fewer) = fewer {
+                self.settled |= fewer.is_none();
+                let (network, columns) = fewer?;
+                self.values.push((e, columns));
+                given.push((network, columns, None));
+                continue;
+            }
+            given.push(match state {
                 Some(state) => {
                     self.settled |= state.is_none();
                     let state = state?;

@@ -81,9 +81,10 @@ impl Layer for Scan {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let operands = values(&self.operands, b, at, w)?;
+        let to = b.ty(at.x).with_cols(self.columns);
         let each = operands
             .into_iter()
-            .map(|x| nn::widened(b, x, self.columns));
+            .map(|x| nn::widened(b, x, to.clone()));
         let operands: Vec<Value> = each.collect::<TypeResult<_>>()?;
         let carry = w.carry(b, Self::NAME, [1, self.columns])?;
         nn::scan(b, &operands, carry)

@@ -23,6 +23,8 @@ pub struct States {
     pub at: usize,
     /// The sequence whose tokens the field is applied to; `None`: it is not known yet.
     pub sequence: Option<usize>,
+    /// The same for its stage.
+    pub stage: Option<usize>,
 }
 
 /// An evolve with a label.
@@ -33,6 +35,8 @@ pub struct State {
     pub number: usize,
     /// Which of the model's sequences its rows are of.
     pub sequence: usize,
+    /// Which of the model's states: a sequence may have several, one after the other.
+    pub stage: usize,
 }
 
 /// What attention reads of another evolve.
@@ -155,7 +159,17 @@ impl LayerReader<'_> {
         let (order, place) = (state.number.cmp(&states.at), state.label);
         let wrong = |message: String| Diagnostic::error(codes::MISPLACED, label.span, message);
         match order {
-            Ordering::Less => Some(states.sequence.is_none_or(|own| own == state.sequence)),
+            Ordering::Less => {
+                let own = states.sequence.is_none_or(|own| own == state.sequence);
+                if own && states.stage.is_some_and(|stage| stage != state.stage) {
+                    return self.fail(
+                        wrong(format!("`{name}` moves the state of another stage"))
+                            .also(place, "an `embed` stands between this evolve and the field's own")
+                            .help("a field reads evolves of its own stage: their states have its width and its tokens"),
+                    );
+                }
+                Some(own)
+            }
             Ordering::Equal => self.fail(
                 wrong(format!("`{name}` is the evolve that this field belongs to"))
                     .also(place, "not done before its last step")

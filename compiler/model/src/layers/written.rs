@@ -467,6 +467,7 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         vocab: Some(256),
         context: 256,
         width: 256,
+        grid: Some(super::Grid::square(16)),
     };
     let is_number = |p: &&crate::scheme::layer::Param| matches!(p.kind, Kind::Size | Kind::Number);
     let numbers = layer.params.iter().filter(is_number);

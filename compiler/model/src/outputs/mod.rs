@@ -41,6 +41,8 @@ pub struct Embedded {
     pub table: Option<&'static str>,
     /// Whether the first row is a class token.
     pub class_token: bool,
+    /// Whether the last state has tokens of its own, and not those of the input.
+    pub own_tokens: bool,
 }
 
 /// Where an output finds parameters while the graph is built.

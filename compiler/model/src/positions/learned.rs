@@ -4,6 +4,8 @@ use super::Positions;
 use crate::embeddings::EmbedScope;
 use crate::layers::{LayerParam, Sizes, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult};
 
 /// The parameter, below `embed`.
@@ -42,7 +44,9 @@ impl Positions for Learned {
         }]
     }
 
-    fn rows(&self, b: &mut Builder, w: &mut dyn EmbedScope) -> TypeResult {
+    fn fit(&self, _: Span, _: Sizes, _: &mut Vec<Diagnostic>) {}
+
+    fn rows(&self, b: &mut Builder, w: &mut dyn EmbedScope, _: Sizes) -> TypeResult {
         let table = w.param(b, TABLE)?;
         w.rows(b, table)
     }

@@ -6,6 +6,7 @@ use crate::codes;
 use crate::embeddings::EmbedScope;
 use crate::layers::{LayerParam, Sizes};
 use crate::part::{Place, expect, parts};
+use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult};
@@ -16,11 +17,13 @@ use std::rc::Rc;
 pub trait Positions: Debug {
     /// All parameters, by their paths below `embed`.
     fn params(&self, of: Sizes) -> Vec<LayerParam>;
+    /// Says what state it has no meaning for.
+    fn fit(&self, span: Span, of: Sizes, sink: &mut Vec<Diagnostic>);
     /// The rows of the positions that a run is given, at the builder's site.
-    fn rows(&self, b: &mut Builder, w: &mut dyn EmbedScope) -> TypeResult;
+    fn rows(&self, b: &mut Builder, w: &mut dyn EmbedScope, of: Sizes) -> TypeResult;
 }
 
-parts! { Positions: learned::Learned, sinusoidal::Sinusoidal }
+parts! { Positions: learned::Learned, sinusoidal::Sinusoidal, grid::Grid }
 
 /// All kinds of rows.
 pub static POSITIONS: Place<Rc<dyn Positions>> = Place {

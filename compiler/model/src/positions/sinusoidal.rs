@@ -4,6 +4,8 @@ use super::Positions;
 use crate::embeddings::EmbedScope;
 use crate::layers::{LayerParam, Sizes};
 use crate::part::{About, Declaration, Example, Part, PartReading};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +37,9 @@ impl Positions for Sinusoidal {
         Vec::new()
     }
 
-    fn rows(&self, b: &mut Builder, w: &mut dyn EmbedScope) -> TypeResult {
+    fn fit(&self, _: Span, _: Sizes, _: &mut Vec<Diagnostic>) {}
+
+    fn rows(&self, b: &mut Builder, w: &mut dyn EmbedScope, _: Sizes) -> TypeResult {
         w.sinusoids(b)
     }
 }

@@ -354,7 +354,7 @@ impl Lowering<'_> {
                         cols,
                     }),
                     args,
-                    vec![Size::BATCH, Size::SEQ, rows],
+                    [sizes(&[0, 1]), vec![rows]].concat(),
                     vec![],
                     n,
                 );

@@ -1,0 +1,134 @@
+"""Models of images in stages, in float64: CvT (Wu et al. 2021, ICCV), its convolutions by `jax.lax` on images [batch, channels, rows, columns].
+
+Layernorm stands where the paper has batch norm behind the depthwise convolutions. Each stage is Lie's splitting of attention and MLP with Euler steps.
+"""
+
+from dataclasses import dataclass
+
+import jax
+from jax import Array
+from jax import numpy as jnp
+from parts import Parameters, Shape, Table, apart, gelu, linear, norm, weighted
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A convolution that gives a stage its tokens, and the stage's blocks."""
+
+    name: str
+    kernel: int
+    stride: int
+    width: int
+    heads: int
+    steps: int
+    class_token: bool = False
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The stages, each smaller than in the file."""
+
+    side: int
+    stages: tuple[Stage, ...]
+
+    @property
+    def sets(self) -> dict[str, int]:
+        """The numbers that `--set` changes, by their paths."""
+        values = {"model.size": self.side}
+        for n, s in enumerate(self.stages):
+            at = f"model.{s.name}." if n else "model."
+            values |= {f"{at}width": s.width, f"model.{s.name}.steps": s.steps, f"att_{n + 1}.heads": s.heads}
+        return values
+
+
+CVT = Staged(
+    12,
+    (
+        Stage("one", 5, 2, 8, 1, 1),
+        Stage("two", 3, 2, 12, 2, 2),
+        Stage("three", 3, 2, 20, 4, 1, class_token=True),
+    ),
+)
+
+
+def table(system: Staged, shape: Shape) -> Table:
+    """Path and shape of every parameter."""
+    found, inputs = {}, 1
+    for n, s in enumerate(system.stages):
+        w, embed = s.width, f"{s.name}.embed" if n else "embed"
+        vectors = [f"{embed}.conv.bias", f"{embed}.norm.gain", f"{embed}.norm.bias"]
+        vectors += [f"{embed}.class_token"] if s.class_token else []
+        found[f"{embed}.conv.weight"] = (w, inputs, s.kernel, s.kernel)
+        for k in range(s.steps):
+            att, ffn = f"{s.name}.step.{k}.att_{n + 1}", f"{s.name}.step.{k}.ffn"
+            for m in (1, 2, 3):
+                found[f"{att}.depthwise.{m}.weight"] = (w, 1, 3, 3)
+            for m in (1, 2, 3, 4):
+                found[f"{att}.linear.{m}.weight"] = (w, w)
+                vectors += [f"{att}.linear.{m}.bias", f"{att}.norm.{m}.gain", f"{att}.norm.{m}.bias"]
+            found |= {f"{ffn}.up.weight": (4 * w, w), f"{ffn}.up.bias": (4 * w,), f"{ffn}.down.weight": (w, 4 * w)}
+            vectors += [f"{ffn}.down.bias", f"{ffn}.norm.gain", f"{ffn}.norm.bias"]
+        found |= {path: (w,) for path in vectors}
+        inputs = w
+    ends = {"output.norm.gain": (inputs,), "output.norm.bias": (inputs,)}
+    return found | ends | {"output.classes.weight": (shape.vocab, inputs), "output.classes.bias": (shape.vocab,)}
+
+
+def convolved(x: Array, weight: Array, stride: int, groups: int = 1) -> Array:
+    """Windows of an odd side around every so many pixels, zeros beside the image."""
+    padding = weight.shape[-1] // 2
+    return jax.lax.conv_general_dilated(
+        x,
+        weight,
+        (stride, stride),
+        [(padding, padding)] * 2,
+        dimension_numbers=("NCHW", "OIHW", "NCHW"),
+        feature_group_count=groups,
+        precision="highest",
+    )
+
+
+def tokens(x: Array) -> Array:
+    return x.reshape(*x.shape[:2], -1).swapaxes(1, 2)
+
+
+def projected(p: Parameters, at: str, number: int, x: Array, side: int, stride: int) -> Array:
+    """Tokens convolved column by column, normed and mapped; a class token before them is only normed and mapped."""
+    batch, count, width = x.shape
+    first, grid = x[:, : count - side**2], x[:, count - side**2 :]
+    grid = grid.swapaxes(1, 2).reshape(batch, width, side, side)
+    grid = tokens(convolved(grid, p[f"{at}.depthwise.{number}.weight"], stride, groups=width))
+    y = jnp.concatenate([first, grid], axis=1)
+    # The first norm of the field stands before attention.
+    centred = y - jnp.mean(y, axis=-1, keepdims=True)
+    y = centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
+    y = y * p[f"{at}.norm.{number + 1}.gain"] + p[f"{at}.norm.{number + 1}.bias"]
+    return linear(p, f"{at}.linear.{number}", y)
+
+
+def attention(p: Parameters, at: str, x: Array, heads: int, side: int) -> Array:
+    """Convolutional projections, keys and values with a stride of 2 (section 3.2)."""
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    y = centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
+    y = y * p[f"{at}.norm.1.gain"] + p[f"{at}.norm.1.bias"]
+    q, k, v = (apart(projected(p, at, n, y, side, stride), heads) for n, stride in ((1, 1), (2, 2), (3, 2)))
+    return linear(p, f"{at}.linear.4", weighted(q, k, v, True, 1 / jnp.sqrt(q.shape[-1])))
+
+
+def logits(system: Staged, p: Parameters, pixels: Array) -> Array:
+    """Of grey images [batch, pixels, 1]."""
+    side, x = system.side, pixels
+    for n, s in enumerate(system.stages):
+        embed = f"{s.name}.embed" if n else "embed"
+        image = x.swapaxes(1, 2).reshape(x.shape[0], -1, side, side)
+        image = convolved(image, p[f"{embed}.conv.weight"], s.stride)
+        side = image.shape[-1]
+        x = norm(p, embed, tokens(image) + p[f"{embed}.conv.bias"])
+        if s.class_token:
+            first = jnp.broadcast_to(p[f"{embed}.class_token"], (x.shape[0], 1, s.width))
+            x = jnp.concatenate([first, x], axis=1)
+        for k in range(s.steps):
+            at = f"{s.name}.step.{k}"
+            x = x + attention(p, f"{at}.att_{n + 1}", x, s.heads, side)
+            x = x + gelu(p, f"{at}.ffn")(x)
+    return linear(p, "output.classes", norm(p, "output", x)[:, 0])
