@@ -154,6 +154,8 @@ fn json_md_names_all_keys_and_no_others() {
     let evaluation = metrics.lines().find(|l| l.contains("held_out"));
     compare("metrics.jsonl", metrics.lines().next().expect("a step"));
     compare("metrics.jsonl", evaluation.expect("an evaluation"));
+    // What draws images needs a run on images: `tests/flows.rs` compares its keys.
+    tables.retain(|(title, _)| !title.contains("odec generate"));
     assert!(tables.is_empty(), "nothing prints {tables:?}");
 }
 

@@ -6,6 +6,7 @@ mod place;
 
 use place::Place;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 const MODEL: &str = r#"
@@ -71,6 +72,26 @@ fn place() -> Place {
     );
     bytes("train-labels-idx1", idx(&[160], (0..160).map(|n| n % 2)));
     place
+}
+
+/// The keys of what `odec generate --json` prints; of lists, `key[]`.
+fn keys_of(facts: &Value) -> BTreeSet<String> {
+    let fields = facts.as_object().expect("an object").iter();
+    let name = |(key, value): (&String, &Value)| match value {
+        Value::Array(_) => format!("{key}[]"),
+        _ => key.clone(),
+    };
+    fields.map(name).collect()
+}
+
+/// The keys that docs/json.md has for it.
+fn documented() -> BTreeSet<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
+    let page = std::fs::read_to_string(page).expect("docs/json.md");
+    let section = page.split("\n## ").find(|s| s.starts_with("`odec generate"));
+    let rows = section.expect("a section").lines();
+    let keys = rows.filter_map(|l| l.strip_prefix("| `")?.split('`').next());
+    keys.map(String::from).collect()
 }
 
 fn json(text: &str) -> Value {
@@ -142,6 +163,7 @@ fn a_run_learns_to_draw_images_of_a_class() {
         (&5.into(), &6.into(), &48.into())
     );
     assert_eq!((&facts["images"], &facts["steps"]), (&40.into(), &8.into()));
+    assert_eq!(keys_of(&facts), documented());
     assert!(facts["recognised"].as_f64().unwrap() > 0.75, "{facts}");
     // Two rows of twenty images of 4 × 4, two pixels between them.
     let (width, height, pixels) = picture(&place.path().join("all.png"));

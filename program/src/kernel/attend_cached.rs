@@ -81,7 +81,8 @@ impl Kind for AttendCachedKind {
                 window: None,
                 ..spec.clone()
             };
-            all.push(Sample::new(Attend { room, ..spec }, &[3, 4, 2], &[]));
+            // The room is full behind these tokens.
+            all.push(Sample::new(Attend { room, ..spec }, &[3, 5, 2], &[]));
             if !full.scores.alibi {
                 all.push(Sample::new(full, &[3, 4, 2], &[]));
             }

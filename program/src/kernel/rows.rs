@@ -188,7 +188,7 @@ impl Kind for RowsKind {
     }
 }
 
-/// What lies under windows of 3 × 3 over two grids and a part of a third, beside what lies under others of them.
+/// What lies under windows of 3 × 3 over three grids, beside what lies under others of them.
 fn windows(through: Through) -> Sample<Rows> {
     let mut body = Body::default();
     let window = Window::fitted([3, 4], 3, 2, 1).expect("it fits");
@@ -217,7 +217,7 @@ fn windows(through: Through) -> Sample<Rows> {
         }],
     };
     let [own, _] = window.rows(through);
-    Sample::new(spec, &[2 * own + 2, 1], &[])
+    Sample::new(spec, &[3 * own, 1], &[])
 }
 
 /// Sums of rows before and after, one of them of a transposed matrix; the last sequence is shorter.

@@ -62,7 +62,12 @@ fn depth(d: &StepCount) -> Result<(), Invalid> {
 
 fn table(place: &str, t: &Table) -> Result<(), Invalid> {
     let [rows, cols] = t.shape();
-    if rows == 0 || cols < 2 || rows.saturating_mul(cols) > MOST_OF_A_TABLE {
+    // A time may stand alone, sines have cosines beside them.
+    let least = match t {
+        Table::Time { .. } => 1,
+        _ => 2,
+    };
+    if rows == 0 || cols < least || rows.saturating_mul(cols) > MOST_OF_A_TABLE {
         return invalid(place, format!("a table of {rows} × {cols} numbers"));
     }
     positive(place, "base of its angles", t.base())?;
