@@ -88,7 +88,9 @@ fn keys_of(facts: &Value) -> BTreeSet<String> {
 fn documented() -> BTreeSet<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
     let page = std::fs::read_to_string(page).expect("docs/json.md");
-    let section = page.split("\n## ").find(|s| s.starts_with("`odec generate"));
+    let section = page
+        .split("\n## ")
+        .find(|s| s.starts_with("`odec generate"));
     let rows = section.expect("a section").lines();
     let keys = rows.filter_map(|l| l.strip_prefix("| `")?.split('`').next());
     keys.map(String::from).collect()
