@@ -1,6 +1,6 @@
 //! The states that a model passes: the first one, and that after each step.
 //!
-//! Takes a checked [`Spec`]; says whether its states are points that move, for `odec simulate`, and if not, why. Leaves what is asked of the
+//! Takes a checked `Spec`; says whether its states are points that move, for `odec simulate`, and if not, why. Leaves what is asked of the
 //! paths to the compiler's `simulate`.
 
 use super::part::incompatible;

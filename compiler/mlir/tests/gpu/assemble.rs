@@ -7,6 +7,7 @@
 
 use crate::harness::cache;
 use crate::harness::models::{library, library_in_bf16, optimizers, planned, update_of};
+use odec_program::expr::{Body, Expr, RowMap};
 use odec_program::gpu::{self, tensor};
 use odec_program::kernel::{Attend, Scores};
 use odec_program::manifest::Manifest;
@@ -217,12 +218,23 @@ fn complaint(said: &str, kernel: &Kernel, target: Target) -> Option<String> {
         .then(|| format!("{shared} bytes of shared memory, planned {planned}"))
 }
 
-/// The most bytes of stack and of spills. Gradients of attention whose keys have one more column, which masks padding, do not fit into registers.
+/// The most bytes of stack and of spills. Gradients of attention whose keys have one more column, which masks padding, do not fit into registers;
+/// nor do convolutions by depth, which keep where all places of a window are.
 fn may_spill(spec: &KernelSpec) -> u64 {
     match spec {
         KernelSpec::AttendBackward(a) if a.head == a.value_head() + 1 => 136,
+        KernelSpec::Rows(r) if reads_windows(&r.body) => 592,
+        KernelSpec::Columns(c) if reads_windows(&c.body) => 592,
         _ => 0,
     }
+}
+
+fn reads_windows(body: &Body) -> bool {
+    let reads = |node: &Expr| match node {
+        Expr::Load { access, .. } => matches!(access.row, RowMap::Window(..)),
+        _ => false,
+    };
+    body.nodes.iter().any(reads)
 }
 
 /// What a kernel multiplies with.
