@@ -12,7 +12,7 @@
 use super::embeddings::{self, EMBEDDINGS, Embedding};
 use super::inputs::{Ended, INPUTS, Input};
 use super::layers::{Grid, Sizes};
-use super::leading::{LEADING, Leading, Told};
+use super::leading::{Conditions, LEADING, Leading, Told};
 use super::marks::{MARKS, Marks};
 use super::params::EMBED;
 use super::part::{expect, incompatible};
@@ -115,17 +115,6 @@ pub struct EmbedSpec {
     /// What is added to each token by those before it.
     pub marks: Option<Rc<dyn Marks>>,
     pub span: Span,
-}
-
-/// What a model is told of a row beside the input.
-#[derive(Clone, Copy, Debug)]
-pub struct Conditions {
-    /// How far it is between noise and data.
-    pub time: bool,
-    /// The class, one of so many.
-    pub classes: Option<u64>,
-    /// Where the rows are written that read it.
-    pub at: Span,
 }
 
 impl EmbedSpec {

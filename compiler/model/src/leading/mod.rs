@@ -35,6 +35,17 @@ pub enum Told {
     Class(u64),
 }
 
+/// What a model is told of a row beside the input.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// How far it is between noise and data.
+    pub time: bool,
+    /// The class, one of so many.
+    pub classes: Option<u64>,
+    /// Where the rows are written that read it.
+    pub at: Span,
+}
+
 parts! { Leading: class_token::ClassToken, time_token::TimeToken, label_token::LabelToken }
 
 /// All kinds of rows.

@@ -4,10 +4,10 @@
 //! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
 
 use crate::arguments::Argument;
-use crate::beginnings::Conditions;
 use crate::codes;
 use crate::inputs::Input;
 use crate::layers::Sizes;
+use crate::leading::Conditions;
 use crate::outputs::Output;
 use crate::part::{PartReading, Place, incompatible, parts};
 use crate::scheme::scalar::name_of;
