@@ -126,7 +126,7 @@ impl Objective {
     /// The law of times, where points between noise and data are what the model reads.
     pub fn times(&self) -> Option<Times> {
         match self.find(Velocity::NAME) {
-            Some(Term::Velocity(v)) => Some(v.times),
+            Some(Term::Velocity(v)) => Some(v.0.times),
             _ => None,
         }
     }

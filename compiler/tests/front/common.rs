@@ -1,7 +1,7 @@
 //! Compiles texts for tests. The stage programs of each are printed and read back.
 
 use crate::stage_text::is_read_back;
-use odec_compiler::model::{Checked, CompileError, compile};
+use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::scheme::Loader;
 use odec_grammar::{Diagnostic, Sources, parse, render};
 use odec_library::shipped;
@@ -64,6 +64,20 @@ impl Outcome {
             None => panic!("{}", self.rendered()),
         }
     }
+    #[track_caller]
+    pub fn built(&self) -> &Built {
+        self.checked().built.as_ref().expect("a model")
+    }
+}
+
+/// A text with some parts of it changed, each of which stands there once.
+#[track_caller]
+pub fn changed(text: &str, parts: &[(&str, &str)]) -> Outcome {
+    let change = |text: String, (from, to): &(&str, &str)| {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        text.replace(from, to)
+    };
+    compile_text(&parts.iter().fold(text.to_string(), change))
 }
 
 pub fn compile_files(name: &str, text: &str, files: &mut Files) -> Outcome {

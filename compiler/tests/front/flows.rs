@@ -1,6 +1,6 @@
 //! Models of the velocity between noise and images: what is made of them, what runs are told, and what does not fit, at its place.
 
-use crate::common::{Cases, Outcome, compile_text};
+use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::Built;
 use odec_graph::{Graph, OpKind, TensorType};
 use odec_program::manifest::{Flow, Form, Images, Loss, Times};
@@ -25,16 +25,7 @@ train {
 /// The model with some parts of it changed.
 #[track_caller]
 fn changed(parts: &[(&str, &str)]) -> Outcome {
-    let change = |text: String, (from, to): &(&str, &str)| {
-        assert_eq!(text.matches(from).count(), 1, "{from}");
-        text.replace(from, to)
-    };
-    compile_text(&parts.iter().fold(MODEL.to_string(), change))
-}
-
-#[track_caller]
-fn built(outcome: &Outcome) -> &Built {
-    outcome.checked().built.as_ref().expect("a model")
+    common::changed(MODEL, parts)
 }
 
 fn told(built: &Built) -> &Images {
@@ -59,7 +50,7 @@ fn inputs(graph: &Graph) -> Vec<(String, TensorType)> {
 fn the_velocity_of_each_patch_depends_on_time_and_class() {
     let outcome = compile_text(MODEL);
     assert_eq!(outcome.rendered(), "");
-    let built = built(&outcome);
+    let built = outcome.built();
     let each = TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(4)]);
     let one = |n| TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(n)]);
     let wanted = [
@@ -109,17 +100,17 @@ fn runs_are_told_the_law_of_times() {
         let outcome = changed(&[("loss   velocity", &format!("loss   {loss}"))]);
         let labelled = true;
         let wanted = Some(Flow { times, labelled });
-        assert_eq!(told(built(&outcome)).flow, wanted, "{loss}");
+        assert_eq!(told(outcome.built()).flow, wanted, "{loss}");
     }
     let outcome = changed(&[(", label_token(classes: 5)", "")]);
-    let flow = told(built(&outcome)).flow.expect("a flow");
+    let flow = told(outcome.built()).flow.expect("a flow");
     assert!(!flow.labelled);
     let classifier = changed(&[
         (", time_token, label_token(classes: 5)", ""),
         ("linear(4)", "classes(5)"),
         ("velocity", "cross_entropy"),
     ]);
-    assert_eq!(told(built(&classifier)).flow, None);
+    assert_eq!(told(classifier.built()).flow, None);
 }
 
 /// Each mistake is said where it is made, before anything runs.

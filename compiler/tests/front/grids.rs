@@ -1,7 +1,6 @@
 //! Tokens on grids, and stages: convolutions against their definition, what becomes of sizes and parameters, and what does not fit, at its place.
 
-use crate::common::{Cases, Outcome, compile_text};
-use odec_compiler::model::Built;
+use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::alone::alone;
 use odec_compiler::model::inputs::Unit;
 use odec_compiler::model::layers::{Grid, LayerParam, Sizes};
@@ -33,20 +32,14 @@ train {
 /// The model with one part of it changed.
 #[track_caller]
 fn changed(from: &str, to: &str) -> Outcome {
-    assert_eq!(MODEL.matches(from).count(), 1, "{from}");
-    compile_text(&MODEL.replace(from, to))
-}
-
-#[track_caller]
-fn built(outcome: &Outcome) -> &Built {
-    outcome.checked().built.as_ref().expect("a model")
+    common::changed(MODEL, &[(from, to)])
 }
 
 #[test]
 fn a_stage_has_a_width_and_a_grid_of_its_own() {
     let outcome = compile_text(MODEL);
     assert_eq!(outcome.rendered(), "");
-    let built = built(&outcome);
+    let built = outcome.built();
     let input = built.forward.nodes().find_map(|(_, n)| match &n.op {
         OpKind::Input(i) => Some(i.clone()),
         _ => None,
@@ -90,7 +83,7 @@ fn a_stage_has_a_width_and_a_grid_of_its_own() {
         "linear(context) |> linear(width)",
     );
     let named = |path: &str| {
-        let mut all = self::built(&outcome).params.iter();
+        let mut all = outcome.built().params.iter();
         all.find(|p| p.path == path).expect(path).shape.clone()
     };
     assert_eq!(named("one.step.0.ffn.linear.1.weight"), [30, 8]);
@@ -107,7 +100,7 @@ fn other_stages() {
         "patches(image: [12, 10], patch: 1,",
     );
     let patches = compile_text(&patches);
-    let graphs = [&pixels, &patches].map(|o| print::text(&built(o).forward));
+    let graphs = [&pixels, &patches].map(|o| print::text(&o.built().forward));
     assert_eq!(graphs[0], graphs[1]);
     for (from, to) in [
         (

@@ -1,7 +1,6 @@
 //! Models of images and of vectors: what is made of their ends, what runs are told, and what does not fit, at its place.
 
-use crate::common::{Cases, Outcome, compile_text};
-use odec_compiler::model::Built;
+use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::inputs::Unit;
 use odec_graph::{OpKind, TensorType, print};
 use odec_program::manifest::{Form, Images, Loss};
@@ -26,13 +25,7 @@ train {
 /// The model with one part of it changed.
 #[track_caller]
 fn changed(from: &str, to: &str) -> Outcome {
-    assert_eq!(MODEL.matches(from).count(), 1, "{from}");
-    compile_text(&MODEL.replace(from, to))
-}
-
-#[track_caller]
-fn built(outcome: &Outcome) -> &Built {
-    outcome.checked().built.as_ref().expect("a model")
+    common::changed(MODEL, &[(from, to)])
 }
 
 /// Name and type of each input of a graph.
@@ -48,7 +41,7 @@ fn inputs(graph: &odec_graph::Graph) -> Vec<(String, TensorType)> {
 fn images_are_read_as_patches_and_judged_by_their_class() {
     let outcome = compile_text(MODEL);
     assert_eq!(outcome.rendered(), "", "nothing is said of later tokens");
-    let built = built(&outcome);
+    let built = outcome.built();
     let patches = TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(48)]);
     let classes = TensorType::index([Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)]);
     let wanted = [(names::PATCHES, patches), (names::TARGETS, classes)];
@@ -100,7 +93,7 @@ fn what_is_meant_where_nothing_is_said() {
         .replace("  loss   cross_entropy\n", "")
         .replace(", bias)", ")");
     let outcome = compile_text(&text);
-    let built = built(&outcome);
+    let built = outcome.built();
     let train = built.train.as_ref().expect("a train block");
     let Form::Images(of) = &train.data.form else {
         panic!("{:?}", train.data.form)
@@ -115,7 +108,7 @@ fn what_is_meant_where_nothing_is_said() {
     let (model, _) = text.split_once("train {").expect("a train block");
     let alone = compile_text(model);
     assert_eq!(alone.rendered(), "");
-    let alone = self::built(&alone);
+    let alone = alone.built();
     assert_eq!(alone.config, built.config);
     assert_eq!(print::text(&alone.loss), print::text(&built.loss));
 }
@@ -129,7 +122,7 @@ fn terms_that_fit_classes() {
         ("cross_entropy + 1/8*kinetic", 3),
     ] {
         let outcome = changed("loss   cross_entropy", &format!("loss   {loss}"));
-        let built = built(&outcome);
+        let built = outcome.built();
         let train = built.train.as_ref().expect("a train block");
         assert_eq!(train.loss, Loss::Class, "{loss}");
         let said = built.named.objective.lines(train.loss, built.unit);
@@ -145,13 +138,13 @@ fn vectors_are_classified_as_well() {
     let input = "patches(image: [8, 12], patch: 4, channels: 3)";
     assert!(model.contains(input));
     let outcome = compile_text(&model.replace(input, "vectors(width: 7, context: 9)"));
-    let built = built(&outcome);
+    let built = outcome.built();
     let ty = TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(7)]);
     assert_eq!(inputs(&built.forward), [(names::VECTORS.to_string(), ty)]);
     assert_eq!((built.config.context, built.config.vocab), (9, 5));
     assert!(built.decode.is_none());
     let outcome = changed("loss   cross_entropy", "loss   smooth(1/10)");
-    let objective = &self::built(&outcome).named.objective;
+    let objective = &outcome.built().named.objective;
     let over = |unit| objective.lines(Loss::Class, unit)[0].1.clone();
     assert!(over(Unit::Patch).ends_with("the mean over images, or over their patches"));
     assert!(over(Unit::Vector).ends_with("the mean over sequences, or over their vectors"));

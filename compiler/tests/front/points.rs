@@ -1,14 +1,9 @@
 //! Points that fields move: their paths, step by step, and models that have none.
 
 use crate::common::{Cases, Outcome, compile_text};
-use odec_compiler::model::Built;
 use odec_compiler::simulate::{self, Failure};
 use odec_grammar::render;
 use std::collections::BTreeMap;
-
-fn built(outcome: &Outcome) -> &Built {
-    outcome.checked().built.as_ref().expect("a model")
-}
 
 fn model(field: &str, flow: &str, options: &str) -> Outcome {
     compile_text(&format!(
@@ -29,7 +24,7 @@ fn the_states_are_those_after_each_step() {
     let none = BTreeMap::new();
     let start = [1.0, -2.0, 4.0, 0.5];
     let halves = model("-1/2*id", "euler(f) for 3 steps", "h = 1");
-    let paths = simulate::paths(built(&halves), &start, &none).expect("paths");
+    let paths = simulate::paths(halves.built(), &start, &none).expect("paths");
     assert_eq!((paths.points, paths.width), (2, 2));
     assert_eq!(paths.times, [0.0, 1.0, 2.0, 3.0]);
     for (n, state) in paths.states.iter().enumerate() {
@@ -39,7 +34,7 @@ fn the_states_are_those_after_each_step() {
     for scheme in ["midpoint", "rk4"] {
         let flow = format!("{scheme}(f) for 4 steps");
         let time = model("broadcast(time, to: 2)", &flow, "h = 1/2");
-        let paths = simulate::paths(built(&time), &start, &none).expect("paths");
+        let paths = simulate::paths(time.built(), &start, &none).expect("paths");
         for (t, state) in paths.times.iter().zip(&paths.states) {
             for (x, from) in state.iter().zip(&start) {
                 assert!(
@@ -56,11 +51,11 @@ fn the_states_are_those_after_each_step() {
 fn times_are_those_of_the_steps() {
     let none = BTreeMap::new();
     let shrinking = model("-1*id", "euler(f) for 3 steps", "h = 1/(k+1)");
-    let paths = simulate::paths(built(&shrinking), &[1.0, 1.0], &none).expect("paths");
+    let paths = simulate::paths(shrinking.built(), &[1.0, 1.0], &none).expect("paths");
     assert_eq!(paths.times, [0.0, 1.0, 1.5, 1.5 + 1.0 / 3.0]);
     assert_eq!(paths.states[1], [0.0, 0.0]);
     let history = model("-1*id", "ab2(f) for 5 steps", "h = 1/8");
-    let paths = simulate::paths(built(&history), &[1.0, 2.0], &none).expect("paths");
+    let paths = simulate::paths(history.built(), &[1.0, 2.0], &none).expect("paths");
     assert_eq!(paths.states.len(), 6);
     let two = compile_text(
         "field f = id
@@ -73,7 +68,7 @@ model m {
 }
 ",
     );
-    let paths = simulate::paths(built(&two), &[1.0], &none).expect("paths");
+    let paths = simulate::paths(two.built(), &[1.0], &none).expect("paths");
     assert_eq!(paths.times, [0.0, 1.0, 1.5, 2.0]);
     let states: Vec<f64> = paths.states.concat();
     assert_eq!(states, [1.0, 2.0, 3.0, 4.5]);
@@ -82,7 +77,7 @@ model m {
 #[test]
 fn points_that_leave_all_numbers_are_said() {
     let outcome = model("1000000000000*id^3", "euler(f) for 9 steps", "h = 1");
-    match simulate::paths(built(&outcome), &[1.0, 2.0], &BTreeMap::new()) {
+    match simulate::paths(outcome.built(), &[1.0, 2.0], &BTreeMap::new()) {
         Err(Failure::NotFinite { step, time, .. }) => assert_eq!(step as f64, time),
         other => panic!("{other:?}"),
     }
@@ -146,7 +141,7 @@ model m {{
         ),
     ] {
         let outcome = compile_text(&text);
-        let why = built(&outcome).passed.as_ref().expect_err(name);
+        let why = outcome.built().passed.as_ref().expect_err(name);
         cases.add(name, render(why, &outcome.sources, false));
     }
     let outcome = compile_text(&text("tokens(vocab: 5, context: 3)", "id", flow, "logits"));

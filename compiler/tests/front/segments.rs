@@ -1,8 +1,7 @@
 //! Segments of texts: the rows that tokens get, what is hidden of them, and what does not fit.
 
-use crate::common::{Cases, Outcome, compile_text};
+use crate::common::{self, Cases, Outcome, compile_text};
 use crate::layers::in_pieces;
-use odec_compiler::model::Built;
 use odec_graph::{Tensor, run};
 use odec_program::Bindings;
 use odec_program::manifest::Loss;
@@ -28,15 +27,7 @@ train {
 /// The model with some parts of it changed.
 #[track_caller]
 fn changed(parts: &[(&str, &str)]) -> Outcome {
-    let change = |text: String, (from, to): &(&str, &str)| {
-        assert_eq!(text.matches(from).count(), 1, "{from}");
-        text.replace(from, to)
-    };
-    compile_text(&parts.iter().fold(MODEL.to_string(), change))
-}
-
-fn built(outcome: &Outcome) -> &Built {
-    outcome.checked().built.as_ref().expect("a model")
+    common::changed(MODEL, parts)
 }
 
 /// A field that is zero leaves the embedding, which the output shows.
@@ -51,7 +42,7 @@ model m {
 }
 ";
     let outcome = compile_text(text);
-    let built = built(&outcome);
+    let built = outcome.built();
     let shape = |path: &str| {
         let found = built.params.iter().find(|p| p.path == path);
         found.expect(path).shape.clone()
@@ -90,13 +81,13 @@ fn a_text_in_pieces_has_the_segments_of_the_whole_text() {
     let outcome = compile_text(MODEL);
     assert_eq!(outcome.rendered(), "");
     // Keys and values of four columns, and one number of separators.
-    assert_eq!(in_pieces(built(&outcome), MODEL), (8, 1));
+    assert_eq!(in_pieces(outcome.built(), MODEL), (8, 1));
 }
 
 #[test]
 fn a_separator_is_not_hidden() {
     let masked = ("loss   cross_entropy", "loss   masked(rate: 15%)");
-    let kept = |outcome: &Outcome| match built(outcome).train.as_ref().expect("a train block").loss
+    let kept = |outcome: &Outcome| match outcome.built().train.as_ref().expect("a train block").loss
     {
         Loss::Masked { token, kept, .. } => (token, kept),
         other => panic!("{other:?}"),

@@ -1,6 +1,6 @@
 //! Models of two sequences: what is made of their lines, what fields read of other evolves, and what does not go together, at its place.
 
-use crate::common::{Cases, Outcome, compile_text};
+use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::Built;
 use odec_graph::{OpKind, print};
 use odec_program::manifest::Loss;
@@ -23,13 +23,7 @@ model translator {
 /// The model with one part of it changed.
 #[track_caller]
 fn changed(from: &str, to: &str) -> Outcome {
-    assert_eq!(MODEL.matches(from).count(), 1, "{from}");
-    compile_text(&MODEL.replace(from, to))
-}
-
-#[track_caller]
-fn built(outcome: &Outcome) -> &Built {
-    outcome.checked().built.as_ref().expect("a model")
+    common::changed(MODEL, &[(from, to)])
 }
 
 fn inputs(graph: &odec_graph::Graph) -> Vec<String> {
@@ -48,7 +42,7 @@ fn paths(built: &Built) -> Vec<&str> {
 fn two_sequences_are_two_inputs() {
     let outcome = compile_text(MODEL);
     assert_eq!(outcome.rendered(), "", "the encoder may see later tokens");
-    let model = built(&outcome);
+    let model = outcome.built();
     assert_eq!(inputs(&model.forward), ["source", "tokens"]);
     assert_eq!(inputs(&model.loss), ["source", "tokens", "targets"]);
     assert!(model.decode.is_none());
@@ -73,7 +67,7 @@ fn an_embedding_may_be_shared() {
         "embed  learned(width: 8)",
         "embed  tied(source), positions(learned)",
     );
-    let all = paths(built(&outcome));
+    let all = paths(outcome.built());
     let tables = all.iter().filter(|p| p.ends_with("embed.token.weight"));
     assert_eq!(tables.collect::<Vec<_>>(), [&"source.embed.token.weight"]);
     assert!(all.contains(&"embed.position.weight"));
@@ -94,7 +88,7 @@ model recalled {
 ";
     let outcome = compile_text(text);
     assert_eq!(outcome.rendered(), "");
-    let model = built(&outcome);
+    let model = outcome.built();
     assert!(model.decode.is_some());
     let shown = print::text(&model.forward);
     assert!(!shown.contains("equals"), "no row is filled up\n{shown}");
@@ -114,7 +108,7 @@ fn layers_stand_between_an_evolve_and_its_readers() {
         "from: encoder)",
         "from: encoder |> rmsnorm |> low_rank(rank: 2))",
     );
-    let all = paths(built(&outcome)).join(" ");
+    let all = paths(outcome.built()).join(" ");
     assert!(all.contains("decoder.step.0.cross.norm.1.gain"), "{all}");
     assert!(all.contains("decoder.step.0.cross.norm.2.gain"), "{all}");
 }
@@ -123,7 +117,7 @@ fn layers_stand_between_an_evolve_and_its_readers() {
 fn the_loss_is_over_tokens_that_are_no_padding() {
     let data = "train { data pairs(\"a.tsv\", tokenizer: bytes);  batch 2;  steps 1;  optimizer adamw(lr: 1e-3) }\n";
     let outcome = compile_text(&(MODEL.replace("vocab: 11", "vocab: 259") + data));
-    let train = built(&outcome).train.as_ref().expect("a train block");
+    let train = outcome.built().train.as_ref().expect("a train block");
     assert_eq!(train.loss, Loss::Pairs { padding: 258 });
 }
 

@@ -1,6 +1,6 @@
 //! Models of vectors and their losses, and rows before the input: what is made of them, and what does not fit, at its place.
 
-use crate::common::{Cases, Outcome, compile_text};
+use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::Built;
 use odec_graph::{OpKind, TensorType};
 use odec_program::manifest::{Form, Loss, Vectors};
@@ -25,16 +25,7 @@ train {
 /// The model with some parts of it changed.
 #[track_caller]
 fn changed(parts: &[(&str, &str)]) -> Outcome {
-    let change = |text: String, (from, to): &(&str, &str)| {
-        assert_eq!(text.matches(from).count(), 1, "{from}");
-        text.replace(from, to)
-    };
-    compile_text(&parts.iter().fold(MODEL.to_string(), change))
-}
-
-#[track_caller]
-fn built(outcome: &Outcome) -> &Built {
-    outcome.checked().built.as_ref().expect("a model")
+    common::changed(MODEL, parts)
 }
 
 /// The type of what the loss compares with.
@@ -63,7 +54,7 @@ fn shape(built: &Built, path: &str) -> Vec<u64> {
 fn numbers_are_compared_at_each_position() {
     let outcome = compile_text(MODEL);
     assert_eq!(outcome.rendered(), "");
-    let built = built(&outcome);
+    let built = outcome.built();
     let each = TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(3)]);
     assert_eq!(targets(built), each);
     let (name, made) = &built.forward.outputs()[0];
@@ -93,7 +84,7 @@ fn numbers_are_compared_at_each_position() {
     // The same without a train block: the mean square.
     let (model, _) = MODEL.split_once("train {").expect("a train block");
     let alone = compile_text(model);
-    let alone = self::built(&alone);
+    let alone = alone.built();
     assert_eq!(
         odec_graph::print::text(&alone.loss),
         odec_graph::print::text(&built.loss)
@@ -126,7 +117,7 @@ fn outputs_say_what_is_compared() {
             ("linear(3, bias)", output),
             ("loss   mse", &format!("loss   {loss}")),
         ]);
-        let built = built(&outcome);
+        let built = outcome.built();
         assert_eq!(targets(built), wanted, "{output}");
         let v = told(built);
         assert_eq!(
@@ -150,7 +141,7 @@ fn classes_of_sequences_are_whole_numbers() {
     ] {
         let loss = format!("loss   {loss}");
         let outcome = changed(&[("linear(3, bias)", output), ("loss   mse", &loss)]);
-        let built = built(&outcome);
+        let built = outcome.built();
         let one = TensorType::index([Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)]);
         assert_eq!(targets(built), one);
         let v = told(built);
@@ -168,7 +159,7 @@ fn a_class_token_is_a_row_more() {
         "linear(width: 6), class_token, positions",
     );
     let outcome = changed(&[embed, ("linear(3, bias)", "linear(3, of: class_token)")]);
-    let built = built(&outcome);
+    let built = outcome.built();
     assert_eq!(built.config.context, 10);
     assert_eq!(shape(built, "embed.class_token"), [6]);
     assert_eq!(shape(built, "embed.position.weight"), [10, 6]);
@@ -191,7 +182,7 @@ fn a_class_token_is_a_row_more() {
     // Without positions, and read by their mean.
     let embed = (", positions(learned)", ", class_token");
     let outcome = changed(&[embed, ("linear(3, bias)", "linear(3, of: mean)")]);
-    assert_eq!(self::built(&outcome).config.context, 10);
+    assert_eq!(outcome.built().config.context, 10);
 }
 
 /// Each mistake is said where it is made, before anything runs.

@@ -1,7 +1,7 @@
 //! Models of the velocity between noise and images: graphs against plain loops in f64, programs against their graphs, and images that methods draw
 //! with them.
 
-use crate::numbers::{close, executor};
+use crate::numbers::{close, differences, executor};
 use crate::source;
 use crate::systems::options;
 use odec_compiler::model::Built;
@@ -198,26 +198,7 @@ fn programs_mean_their_graphs() {
 fn gradients_are_differences() {
     let model = model("f32");
     let mut f = feeds(&runs(&model));
-    let grads = interp::run(&model.0.grad, &f, AT).unwrap();
-    for p in &model.0.params {
-        let n = f[&p.path].data.len();
-        for i in [0, n / 2, n - 1] {
-            let mut at = |by: f64| {
-                f.get_mut(&p.path).unwrap().data[i] += by;
-                interp::run(&model.0.loss, &f, AT).unwrap()["loss"].data[0]
-            };
-            let h = 1e-4;
-            let (above, below) = (at(h), at(-2.0 * h));
-            at(h);
-            let want = (above - below) / (2.0 * h);
-            let got = grads[&format!("grad.{}", p.path)].data[i];
-            assert!(
-                (got - want).abs() < 1e-6,
-                "{}[{i}]: {got}, not {want}",
-                p.path
-            );
-        }
-    }
+    differences("velocity", &model.0, &mut f, AT, 1e-6);
 }
 
 fn method(a: &[&[f64]], b: &[f64]) -> Method {

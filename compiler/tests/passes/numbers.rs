@@ -1,6 +1,7 @@
 //! Planned programs compute what their graphs mean.
 
 use crate::systems::{Decoder, SYSTEMS, Shape, System, options};
+use odec_compiler::model::Built;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Assembled, Options, assemble};
 use odec_graph::interp::{self, Tensor};
@@ -65,6 +66,37 @@ pub fn results(e: &mut Executor, at: Bindings, vocab: u64) -> Vec<u64> {
     out.push(loss.scalar("loss").unwrap());
     let bits = out.into_iter().map(f64::to_bits);
     bits.chain(gradient(e, at, vocab)).collect()
+}
+
+/// The gradient of every parameter at its first, middle and last element, beside the loss moved both ways; how far they may be apart.
+#[track_caller]
+pub fn differences(
+    what: &str,
+    built: &Built,
+    feeds: &mut BTreeMap<String, Tensor>,
+    at: Bindings,
+    within: f64,
+) {
+    let grads = interp::run(&built.grad, feeds, at).unwrap();
+    for p in &built.params {
+        let n = feeds[&p.path].data.len();
+        for i in [0, n / 2, n - 1] {
+            let mut moved = |by: f64| {
+                feeds.get_mut(&p.path).unwrap().data[i] += by;
+                interp::run(&built.grad, feeds, at).unwrap()["loss"].data[0]
+            };
+            let h = 1e-4;
+            let (above, below) = (moved(h), moved(-2.0 * h));
+            moved(h);
+            let want = (above - below) / (2.0 * h);
+            let got = grads[&format!("grad.{}", p.path)].data[i];
+            let path = &p.path;
+            assert!(
+                (got - want).abs() < within,
+                "{what}: {path}[{i}]: {got}, not {want}"
+            );
+        }
+    }
 }
 
 #[track_caller]

@@ -1,7 +1,7 @@
 //! Models of two sequences: what fills up rows changes nothing, gradients are differences and reach the encoder, programs compute what their graphs
 //! mean, however states are kept.
 
-use crate::numbers::{close, executor};
+use crate::numbers::{close, differences, executor};
 use crate::source;
 use crate::systems::options;
 use odec_compiler::model::Built;
@@ -184,30 +184,13 @@ fn gradients_are_differences() {
         let grads = interp::run(&model.0.grad, &feeds, at).unwrap();
         let mut largest = BTreeMap::new();
         for p in &model.0.params {
-            let n = feeds[&p.path].data.len();
             let got = &grads[&format!("grad.{}", p.path)].data;
             let side = p.path.split('.').next().unwrap().to_string();
             let most = got.iter().fold(0.0f64, |m, x| m.max(x.abs()));
             let of_side: &mut f64 = largest.entry(side).or_default();
             *of_side = of_side.max(most);
-            for i in [0, n / 2, n - 1] {
-                let mut at = |by: f64| {
-                    feeds.get_mut(&p.path).unwrap().data[i] += by;
-                    interp::run(&model.0.grad, &feeds, at).unwrap()["loss"].data[0]
-                };
-                let h = 1e-4;
-                let (above, below) = (at(h), at(-2.0 * h));
-                at(h);
-                let want = (above - below) / (2.0 * h);
-                let off = (got[i] - want).abs();
-                assert!(
-                    off < 1e-6,
-                    "{flows:?}: {}[{i}]: {}, not {want}",
-                    p.path,
-                    got[i]
-                );
-            }
         }
+        differences(&format!("{flows:?}"), &model.0, &mut feeds, at, 1e-6);
         assert!(
             largest["encoder"] > 1e-4 && largest["decoder"] > 1e-4,
             "{largest:?}"

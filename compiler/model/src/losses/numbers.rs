@@ -15,6 +15,8 @@ pub trait Comparison: Clone + Debug + PartialEq {
     const DEFINITION: &'static str;
     const LOSS: Loss;
 
+    /// Reads its arguments.
+    fn read(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Self>;
     /// Of each row, the mean over columns.
     fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult;
 }
@@ -23,7 +25,7 @@ pub trait Comparison: Clone + Debug + PartialEq {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfNumbers<C>(pub C);
 
-impl<C: Comparison + Default> LossTerm for OfNumbers<C>
+impl<C: Comparison> LossTerm for OfNumbers<C>
 where
     OfNumbers<C>: Into<Term>,
 {
@@ -33,8 +35,8 @@ where
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Numbers);
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((OfNumbers(C::default()), Some(C::LOSS)))
+    fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
+        Some((OfNumbers(C::read(args, sink)?), Some(C::LOSS)))
     }
 
     fn definition(&self) -> String {

@@ -3,22 +3,23 @@
 //! `x(t) = (1 − t) x₀ + t x₁` with normal noise x₀ and data x₁ moves with the velocity `x₁ − x₀`. Runs draw x₀ and t, as `time` says; the model is given
 //! x(t) and t. So the loss itself is that of `mse`, over the rows of the input.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
+use super::numbers::{Comparison, OfNumbers};
 use crate::codes;
-use crate::error::BuildError;
 use crate::scheme::args::{Args, Bounds};
-use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, Value, nn};
+use odec_graph::{Builder, TypeResult, Value, nn};
 use odec_program::manifest::{Loss, Times};
 
 /// Largest magnitude of the mean, and largest deviation, of log(t / (1 − t)).
 const MOST: f64 = 100.0;
 
+/// Velocities at times that are drawn.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Velocity {
+pub struct OverTimes {
     pub times: Times,
 }
+
+pub type Velocity = OfNumbers<OverTimes>;
 
 /// `uniform`, or `logit_normal(mean: 0, std: 1)`.
 fn times(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Times> {
@@ -49,40 +50,17 @@ fn times(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Times> {
     (sink.len() == before).then_some(times)
 }
 
-impl LossTerm for Velocity {
+impl Comparison for OverTimes {
     const NAME: &'static str = "velocity";
-    const ASKS: bool = true;
-    const IS_PLAIN: bool = true;
-    const IS_OF_WEIGHTS: bool = false;
-    const COMPARES: Option<Compared> = Some(Compared::Numbers);
+    const DEFINITION: &'static str =
+        "(v(x(t), t) − (x₁ − x₀))², the mean over columns, x(t) = (1 − t) x₀ + t x₁";
+    const LOSS: Loss = Loss::Velocity;
 
-    fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        let times = times(args, sink)?;
-        Some((Velocity { times }, Some(Loss::Velocity)))
+    fn read(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Self> {
+        times(args, sink).map(|times| OverTimes { times })
     }
 
-    fn definition(&self) -> String {
-        "(v(x(t), t) − (x₁ − x₀))², the mean over columns, x(t) = (1 − t) x₀ + t x₁".into()
-    }
-
-    fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}
-
-    fn step(
-        &self,
-        _: &mut dyn Training,
-        _: &mut Builder,
-        _: &StepTaken,
-    ) -> Result<Vec<Value>, BuildError> {
-        Ok(Vec::new())
-    }
-
-    fn rows(
-        &self,
-        _: &mut dyn Training,
-        b: &mut Builder,
-        of: &Predicted,
-    ) -> Result<Value, BuildError> {
-        let (values, targets) = of.numbers()?;
-        Ok(nn::squared_error(b, values, targets)?)
+    fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult {
+        nn::squared_error(b, values, targets)
     }
 }
