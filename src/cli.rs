@@ -78,7 +78,7 @@ pub enum Command {
     Eval(Eval),
     /// Generate text from a run, or draw images
     #[command(
-        after_help = "Examples:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8\n  odec generate runs/digits --scheme dormand_prince --steps 8 -o samples.png"
+        after_help = "Examples:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8\n  odec generate runs/digits --scheme dormand_prince --steps 8 -o samples.png\n  odec generate runs/digits --errors euler,heun,rk4,dormand_prince -o errors.svg"
     )]
     Generate(Generate),
     /// Translate texts with a run that was trained on pairs
@@ -386,7 +386,7 @@ pub struct Build {
     /// The artifact to write [default: FILE with .odex]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// cpu (this machine), cpu:amx, cpu:avx512, cpu:avx2, cpu:portable, or a GPU: sm_80, sm_90a
+    /// cpu (this machine), cpu:amx, cpu:avx512bf16, cpu:avx512, cpu:avx2, cpu:portable, or a GPU: sm_80, sm_90a
     #[arg(long, default_value = "cpu")]
     pub target: String,
     /// Print a stage of the compilation instead of building
@@ -488,14 +488,24 @@ pub struct Generate {
     /// The text to continue
     #[arg(long, required_unless_present = "output", conflicts_with = "output")]
     pub prompt: Option<String>,
-    /// Of a model that moves noise to images: draw images into this PNG file, a row for each class
-    #[arg(short, long, value_name = "FILE", requires_all = ["scheme", "steps"])]
+    /// Of a model that moves noise to images: draw images into this PNG file, a row for each class; with --errors, an SVG file
+    #[arg(short, long, value_name = "FILE", requires = "how")]
     pub output: Option<PathBuf>,
     /// The explicit Runge–Kutta scheme of the library that integrates the model's velocity
-    #[arg(long, value_name = "SCHEME", requires = "output")]
+    #[arg(long, value_name = "SCHEME", requires_all = ["output", "steps"], group = "how")]
     pub scheme: Option<String>,
+    /// Instead of images, draw how far each of these schemes is from many small steps, over step sizes and evaluations
+    #[arg(
+        long,
+        value_name = "SCHEME,…",
+        value_delimiter = ',',
+        requires = "output",
+        group = "how",
+        conflicts_with = "classifier"
+    )]
+    pub errors: Vec<String>,
     /// Steps of the scheme from noise to images
-    #[arg(long, value_name = "N", requires = "output", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "scheme", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: Option<u64>,
     /// Only images of this class
     #[arg(long, value_name = "CLASS", requires = "output")]

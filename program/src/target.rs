@@ -2,9 +2,9 @@
 //!
 //! A target is an x86-64 microarchitecture level or an NVIDIA compute capability: the compiler emits for one, the
 //! runtime asks [`Target::supported`] by CPUID (or the GPU's driver) before it loads code, and refuses naming what is
-//! missing. (Reading XCR0 is the one place here that is `unsafe`.) Leaves instruction selection to `odec-mlir` and the choice of an object to `odec-runtime`.
+//! missing. (Reading XCR0, and trying an instruction, are the two places here that are `unsafe`.) Leaves instruction selection to `odec-mlir` and the choice of an object to `odec-runtime`.
 
-use crate::kernel::Blocking;
+use crate::kernel::{Blocking, Order};
 use crate::manifest::Precision;
 use crate::{DType, tile};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,10 @@ pub enum Target {
     /// x86-64-v4: 512-bit vectors and masks.
     #[serde(rename = "cpu:avx512")]
     Avx512,
+    /// The same with dot products of pairs of bf16 (AVX512-BF16: AMD since Zen 4, Intel since Cooper Lake) for contractions of bf16
+    /// ([`crate::dot`]).
+    #[serde(rename = "cpu:avx512bf16")]
+    Avx512Bf16,
     /// The same with tile registers (Intel AMX) for contractions of bf16 ([`crate::tile`]).
     #[serde(rename = "cpu:amx")]
     Amx,
@@ -37,7 +41,13 @@ pub enum Target {
 
 impl Target {
     /// All processors, the fastest last.
-    pub const CPUS: [Target; 4] = [Target::Portable, Target::Avx2, Target::Avx512, Target::Amx];
+    pub const CPUS: [Target; 5] = [
+        Target::Portable,
+        Target::Avx2,
+        Target::Avx512,
+        Target::Avx512Bf16,
+        Target::Amx,
+    ];
 
     /// All GPUs, the newest last.
     pub const GPUS: [Target; 2] = [Target::Sm80, Target::Sm90a];
@@ -48,6 +58,7 @@ impl Target {
             Target::Portable => "cpu:portable",
             Target::Avx2 => "cpu:avx2",
             Target::Avx512 => "cpu:avx512",
+            Target::Avx512Bf16 => "cpu:avx512bf16",
             Target::Amx => "cpu:amx",
             Target::Sm80 => "sm_80",
             Target::Sm90a => "sm_90a",
@@ -60,9 +71,14 @@ impl Target {
     }
 
     /// The fastest target that this machine runs for programs of a precision, `None` on machines other than x86-64-v2 and
-    /// above. Without bf16, [`Target::Amx`] would only keep a program from other machines.
+    /// above. Without bf16, [`Target::Avx512Bf16`] and [`Target::Amx`] would only keep a program from other machines. Dot products of bf16
+    /// are chosen on AMD's processors: a Xeon of 2023 does two FMA of f32 in a cycle and one dot product in two, half the rate.
     pub fn detect(precision: Precision) -> Option<Target> {
-        let of_use = |t: &Target| *t != Target::Amx || precision == Precision::Bf16;
+        let of_use = |t: &Target| match t {
+            Target::Avx512Bf16 => precision == Precision::Bf16 && cpu::is_amd(),
+            Target::Amx => precision == Precision::Bf16,
+            _ => true,
+        };
         let all = Target::CPUS.into_iter().rev().filter(of_use);
         all.into_iter().find(|t| t.supported().is_ok())
     }
@@ -85,6 +101,9 @@ impl Target {
         if self >= Target::Avx512 {
             missing(&cpu::v4())?;
         }
+        if self >= Target::Avx512Bf16 {
+            missing(&cpu::bf16())?;
+        }
         if self >= Target::Amx {
             missing(&cpu::amx())?;
         }
@@ -96,7 +115,7 @@ impl Target {
         match self {
             Target::Portable | Target::Sm80 | Target::Sm90a => 16,
             Target::Avx2 => 32,
-            Target::Avx512 | Target::Amx => 64,
+            Target::Avx512 | Target::Avx512Bf16 | Target::Amx => 64,
         }
     }
 
@@ -126,7 +145,7 @@ impl Target {
             }
             Target::Portable => (4, 2),
             Target::Avx2 => (6, 2),
-            Target::Avx512 | Target::Amx => (14, 2),
+            Target::Avx512 | Target::Avx512Bf16 | Target::Amx => (14, 2),
         };
         Blocking {
             mr,
@@ -136,16 +155,21 @@ impl Target {
         }
     }
 
-    /// The blocking of contractions of bf16 factors in [`Order::Pairs`](crate::kernel::Order), where that is how they are
-    /// multiplied: two by two tiles of sums, the most that leave registers for two of A and two of B, so that each tile
-    /// that is loaded is multiplied twice. Cache blocks are those of other contractions (no measurement behind it).
-    pub const fn pairs(self) -> Option<Blocking> {
+    /// Order and blocking of contractions of bf16 factors, where these are multiplied in pairs. Registers of vectors hold as many sums as
+    /// those of other contractions do. Tile registers hold two by two tiles of them, the most that leave registers for two of A and two of
+    /// B, so that each tile that is loaded is multiplied twice. Cache blocks are those of other contractions (no measurement behind it).
+    pub const fn pairs(self) -> Option<(Order, Blocking)> {
+        let blocking = self.blocking(DType::F32);
         match self {
-            Target::Amx => Some(Blocking {
-                mr: 2 * tile::ROWS as u32,
-                nr: 2 * tile::COLS as u32,
-                ..self.blocking(DType::F32)
-            }),
+            Target::Avx512Bf16 => Some((Order::Dots, blocking)),
+            Target::Amx => Some((
+                Order::Pairs,
+                Blocking {
+                    mr: 2 * tile::ROWS as u32,
+                    nr: 2 * tile::COLS as u32,
+                    ..blocking
+                },
+            )),
             _ => None,
         }
     }
@@ -161,7 +185,7 @@ impl fmt::Display for Target {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error(
-        "unknown target `{0}`; targets are cpu, cpu:portable, cpu:avx2, cpu:avx512, cpu:amx, sm_80 and sm_90a"
+        "unknown target `{0}`; targets are cpu, cpu:portable, cpu:avx2, cpu:avx512, cpu:avx512bf16, cpu:amx, sm_80 and sm_90a"
     )]
     Unknown(String),
 }
@@ -178,8 +202,10 @@ impl FromStr for Target {
 
 #[cfg(target_arch = "x86_64")]
 mod cpu {
+    use crate::dot;
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+    use std::sync::OnceLock;
 
     macro_rules! features {
         ($($name:tt)*) => { [$(($name, is_x86_feature_detected!($name))),*] };
@@ -192,6 +218,43 @@ mod cpu {
     }
     pub fn v4() -> [(&'static str, bool); 5] {
         features!["avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl"]
+    }
+    pub fn is_amd() -> bool {
+        let vendor = __cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes) == [*b"Auth", *b"enti", *b"cAMD"]
+    }
+    /// Dot products of bf16, which must add as [`dot`] says.
+    pub fn bf16() -> [(&'static str, bool); 2] {
+        static DEFINED: OnceLock<bool> = OnceLock::new();
+        let [(name, there)] = features!["avx512bf16"];
+        let defined = there && *DEFINED.get_or_init(|| dot::as_defined(vdpbf16ps));
+        [
+            (name, there),
+            ("sums of vdpbf16ps in the order that Intel defines", defined),
+        ]
+    }
+    /// The instruction, on a processor that has it.
+    #[allow(unsafe_code)]
+    fn vdpbf16ps(sums: &mut [f32; 16], [a, b]: [&[u32; 16]; 2]) {
+        // SAFETY: the pointers are to 64 bytes each; nothing else is written than the sums and the register that is named, whose upper parts
+        // code without AVX-512 does not use and `vzeroupper` clears.
+        unsafe {
+            std::arch::asm!(
+                "vmovups zmm0, [{sums}]",
+                "vmovups zmm1, [{a}]",
+                "vdpbf16ps zmm0, zmm1, [{b}]",
+                "vmovups [{sums}], zmm0",
+                "vzeroupper",
+                sums = in(reg) sums.as_mut_ptr(),
+                a = in(reg) a.as_ptr(),
+                b = in(reg) b.as_ptr(),
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                options(nostack, preserves_flags),
+            );
+        }
     }
     /// Tile registers: what the processor has (CPUID leaf 7), and whether the system saves them (XCR0, bits 17 and 18). The
     /// system still has to be asked before they are used (`odec-runtime`).
@@ -222,6 +285,12 @@ mod cpu {
     }
     pub fn v4() -> [(&'static str, bool); 0] {
         []
+    }
+    pub fn bf16() -> [(&'static str, bool); 0] {
+        []
+    }
+    pub fn is_amd() -> bool {
+        false
     }
     pub fn amx() -> [(&'static str, bool); 0] {
         []
@@ -256,7 +325,7 @@ mod tests {
                     .filter(|t| *t <= host)
                     .all(|t| t.supported().is_ok())
             );
-            assert!(host != Target::Amx || precision == Precision::Bf16);
+            assert!(host.pairs().is_none() || precision == Precision::Bf16);
         }
     }
 
@@ -269,13 +338,13 @@ mod tests {
                 assert_eq!(b.nc % b.nr, 0);
                 assert_eq!(b.kc, Target::Avx512.blocking(DType::F32).kc);
             }
-            if let Some(b) = t.pairs() {
-                assert_eq!(
-                    (u64::from(b.mr) % tile::ROWS, u64::from(b.nr) % tile::COLS),
-                    (0, 0)
-                );
-                assert_eq!((u64::from(b.kc) % tile::K, b.nc % b.nr), (0, 0));
-            }
+            let Some((order, b)) = t.pairs() else {
+                continue;
+            };
+            let rows = u64::from(b.mr) % tile::ROWS;
+            assert!(rows == 0 || order == Order::Dots);
+            assert_eq!(u64::from(b.nr) % t.lanes(DType::F32), 0);
+            assert_eq!((u64::from(b.kc) % order.chunk(), b.nc % b.nr), (0, 0));
         }
     }
 }

@@ -25,6 +25,8 @@ const MARKS: &str = "nounwind, vector widths, convergent assembly";
 /// Tile registers: their instructions are only ever written by name, for contractions in pairs, which programs for
 /// [`Target::Amx`] alone have.
 const TILES: &CStr = c"+amx-tile,+amx-bf16";
+/// The instructions of [`Target::Avx512Bf16`]. LLVM may choose them by itself.
+const PAIRS: &CStr = c"+avx512bf16";
 /// LLVM's index of the attributes of a function itself (`LLVMAttributeFunctionIndex`).
 const FUNCTION: u32 = u32::MAX;
 
@@ -254,7 +256,7 @@ impl Machine {
         });
         let triple = triple(target);
         let cpu = CString::new(cpu(target)).expect("names of CPUs contain no zero byte");
-        let features = if target.is_gpu() { PTX } else { TILES };
+        let features = features(target);
         let mut found: LLVMTargetRef = ptr::null_mut();
         let mut message: *mut c_char = ptr::null_mut();
         // SAFETY: strings are zero-terminated and outlive the calls; the message is ours on failure.
@@ -280,13 +282,22 @@ impl Machine {
     }
 }
 
-/// LLVM's name of the instruction set. With the texts of kernels, this is all that code depends on of a target.
+/// LLVM's name of the instruction set. With [`features`] and the texts of kernels, this is all that code depends on of a target.
 pub fn cpu(target: Target) -> &'static str {
     match target {
         Target::Portable => "x86-64-v2",
         Target::Avx2 => "x86-64-v3",
-        Target::Avx512 | Target::Amx => "x86-64-v4",
+        Target::Avx512 | Target::Avx512Bf16 | Target::Amx => "x86-64-v4",
         Target::Sm80 | Target::Sm90a => target.name(),
+    }
+}
+
+/// What LLVM is told of a target beside its instruction set.
+pub fn features(target: Target) -> &'static CStr {
+    match target {
+        Target::Portable | Target::Avx2 | Target::Avx512 | Target::Amx => TILES,
+        Target::Avx512Bf16 => PAIRS,
+        Target::Sm80 | Target::Sm90a => PTX,
     }
 }
 

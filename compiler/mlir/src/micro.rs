@@ -1,6 +1,6 @@
 //! The micro-kernel: a tile of a matrix product, held in registers.
 //!
-//! `acc(i, j) ← acc(i, j) + Σ_k A(i, k) · B(k, j)` by FMA in order of k, for a few rows i and a few
+//! `acc(i, j) ← acc(i, j) + Σ_k A(i, k) · B(k, j)` by FMA in order of k, or by dot products of pairs of bf16, for a few rows i and a few
 //! vectors of columns j. Contractions and attention are built of it; they choose the tile so that
 //! accumulators, one row of B and a broadcast fit the registers, and arrange A and B in memory.
 
@@ -33,13 +33,16 @@ pub struct Right {
     pub prefetch: u64,
 }
 
+/// Elements that are words of 32 bits: pairs of bf16, neighbours in k ([`crate::pairs`]). Steps in k are steps in pairs.
+pub const PAIRS: Elem = Elem::I32;
+
 /// Accumulators of a tile that are zero.
 pub fn zeros(e: &mut Emitter, tile: Tile) -> Vec<Val> {
     let zero = e.float(0.0, e.vector());
     vec![zero; (tile.rows * tile.vectors) as usize]
 }
 
-/// Emits the loop over `count` values of k. Accumulators are row-major: row i, vector v is
+/// Emits the loop over `count` values of k, or over `count` pairs of them where the elements of B are [`PAIRS`]; those of A are then, too. Accumulators are row-major: row i, vector v is
 /// `acc[i · vectors + v]`.
 pub fn multiply(
     e: &mut Emitter,
@@ -51,7 +54,9 @@ pub fn multiply(
 ) -> Vec<Val> {
     let zero = e.int(0);
     e.for_with(zero, count, 1, acc, |e, k, acc| {
-        let (elem, lanes) = (e.elem, e.lanes);
+        let lanes = e.lanes;
+        // Elements of A, and what B's become.
+        let elem = if b.elem == PAIRS { PAIRS } else { e.elem };
         let vector = Type::vector(b.elem, lanes);
         let ka = e.mul(k, a.inner);
         let pa = e.at(a.pointer, ka, elem);
@@ -75,10 +80,14 @@ pub fn multiply(
         for i in 0..tile.rows {
             let offset = e.mul_int(a.row, i as i64);
             let p = e.at(pa, offset, elem);
-            let x = e.load(p, e.scalar());
+            let x = e.load(p, Type::scalar(elem));
             let x = e.broadcast(x, lanes);
             for v in 0..tile.vectors {
-                out.push(e.fma(x, row[v as usize], acc[(i * tile.vectors + v) as usize]));
+                let (y, sum) = (row[v as usize], acc[(i * tile.vectors + v) as usize]);
+                out.push(match elem {
+                    PAIRS => e.dot_pairs(x, y, sum),
+                    _ => e.fma(x, y, sum),
+                });
             }
         }
         out

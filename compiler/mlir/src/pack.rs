@@ -6,7 +6,7 @@ use crate::emit::{Elem, Emitter, Val};
 use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use odec_program::DType;
-use odec_program::kernel::{Extent, Order, Pack};
+use odec_program::kernel::{Extent, Pack};
 
 /// The extent as a value: a constant, or dimension `n` of the launch.
 pub(crate) fn extent(e: &mut Emitter, extent: Extent, n: u64) -> Val {
@@ -36,12 +36,12 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
     }
     let (b, packed) = (e.operand(0), e.operand(1));
     let (n, k) = (extent(e, spec.n, 0), extent(e, spec.k, 1));
-    let pairs = spec.order == Order::Pairs;
+    let pairs = spec.order.in_pairs();
     if pairs && rounding != Rounding::Halved {
         return Err(format!("pairs are of bf16, not {:?}", spec.dtype));
     }
     let depth = match pairs {
-        true => pairs::depth(e, k),
+        true => pairs::depth(e, spec.order, k),
         false => k,
     };
     let all = matches!(spec.n, Extent::Static(n) if n % width == 0);
@@ -69,6 +69,7 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
                 count: k,
                 to,
                 width,
+                order: spec.order,
             };
             return match spec.transposed {
                 true => pairs::transpose(e, p),

@@ -1,8 +1,9 @@
-//! Panels of pairs: a right-hand operand as the tile registers of bf16 take it.
+//! Panels of pairs: an operand as tile registers and dot products of bf16 take it.
 //!
 //! A panel of w columns holds `panel[k/2][j][k mod 2] = B(k, j)` in bf16: a word of 32 bits is a pair of rows in one column, the
 //! even one in its lower half. B is stored either with k contiguous ([`transpose`]) or with j contiguous ([`copy`]).
-//! Elements that do not exist are not read and become zero: columns up to w, rows up to a whole chunk.
+//! Elements that do not exist are not read and become zero: columns up to w, rows up to a whole chunk. Stores are whole vectors: where w is
+//! less than one, they overrun into the next row, which is written later, and the buffer has room for a vector after the last one.
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::transpose;
@@ -22,12 +23,15 @@ pub struct Pairs {
     /// How many rows exist.
     pub count: Val,
     pub to: Val,
+    /// Whole vectors, or less than one.
     pub width: u64,
+    /// Which contractions it is for.
+    pub order: Order,
 }
 
 /// How many rows a panel has: `k` rounded up to whole chunks.
-pub fn depth(e: &mut Emitter, k: Val) -> Val {
-    let chunk = Order::Pairs.depth(1).expect("a chunk") as i64;
+pub fn depth(e: &mut Emitter, order: Order, k: Val) -> Val {
+    let chunk = order.chunk() as i64;
     let chunks = e.div_ceil(k, chunk);
     e.mul_int(chunks, chunk)
 }
@@ -52,8 +56,8 @@ impl Pairs {
 
     fn store(&self, e: &mut Emitter, words: Val, k: Val, first: i64) {
         // Rows come in twos: a word per column for two values of k.
-        let offset = e.mul_int(k, self.width as i64 / 2);
-        let to = e.at(self.to, offset, Elem::I32);
+        let offset = e.mul_int(k, self.width as i64);
+        let to = e.at(self.to, offset, Elem::Bf16);
         let to = e.at_const(to, first, Elem::I32);
         e.store(words, to);
     }
@@ -87,7 +91,7 @@ pub fn copy(e: &mut Emitter, p: Pairs) {
             p.store(e, words, k, first);
         }
     };
-    let (zero, depth) = (e.int(0), depth(e, p.count));
+    let (zero, depth) = (e.int(0), depth(e, p.order, p.count));
     let twos = e.floor_to(p.count, 2);
     let half = e.add_int(p.count, 1);
     let half = e.floor_to(half, 2);
@@ -103,7 +107,11 @@ pub fn copy(e: &mut Emitter, p: Pairs) {
 /// Rearranges a matrix with B(k, j) at `stride · j + k`.
 pub fn transpose(e: &mut Emitter, p: Pairs) {
     let step = 2 * e.lanes as i64;
-    let (zero, depth, whole) = (e.int(0), depth(e, p.count), e.floor_to(p.count, step));
+    let (zero, depth, whole) = (
+        e.int(0),
+        depth(e, p.order, p.count),
+        e.floor_to(p.count, step),
+    );
     let width = e.int(p.width as i64);
     // Squares of words without a mask as far as they go, then the rest with one.
     let start = match p.valid.known() {
@@ -115,15 +123,15 @@ pub fn transpose(e: &mut Emitter, p: Pairs) {
         }
     };
     if start != zero {
-        e.for_each(zero, start, step, |e, k| squares(e, p, k, false));
+        e.for_each(zero, start, step, |e, k| squares(e, p, k, None));
     }
     if start.known().is_none() || start.known() != depth.known() {
-        e.for_each(start, depth, step, |e, k| squares(e, p, k, true));
+        e.for_each(start, depth, step, |e, k| squares(e, p, k, Some(depth)));
     }
 }
 
-/// Two vector lengths of k, for all columns.
-fn squares(e: &mut Emitter, p: Pairs, k: Val, masked: bool) {
+/// Two vector lengths of k, for all columns; with a mask where rows of the panel end, if that is said.
+fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Option<Val>) {
     let lanes = e.lanes;
     let from = e.at(p.from, k, p.elem);
     let left = e.sub(p.count, k);
@@ -132,11 +140,15 @@ fn squares(e: &mut Emitter, p: Pairs, k: Val, masked: bool) {
     for first in (0..p.width as i64).step_by(lanes as usize) {
         let mut rows = Vec::new();
         for j in first..first + lanes as i64 {
+            if j >= p.width as i64 {
+                rows.push(e.float(0.0, Type::vector(Elem::F32, lanes)));
+                continue;
+            }
             let offset = e.mul_int(p.stride, j);
             let at = e.at(from, offset, p.elem);
             let [low, high] = [0, lanes as i64].map(|skip| {
                 let at = e.at_const(at, skip, p.elem);
-                let mask = masked.then(|| {
+                let mask = end.map(|_| {
                     let (zero, number) = (e.int(0), e.int(j));
                     let exists = e.cmp(Cmp::Lt, number, p.valid);
                     let left = e.add_int(left, -skip);
@@ -150,9 +162,17 @@ fn squares(e: &mut Emitter, p: Pairs, k: Val, masked: bool) {
             rows.push(e.bitcast(words, Elem::F32));
         }
         for (u, words) in transpose::square(e, &rows).into_iter().enumerate() {
-            let k = e.add_int(k, 2 * u as i64);
+            let row = e.add_int(k, 2 * u as i64);
             let words = e.bitcast(words, Elem::I32);
-            p.store(e, words, k, first);
+            let store = |e: &mut Emitter| p.store(e, words, row, first);
+            // A square of whole chunks is in the panel; of others, its first row is.
+            match end {
+                Some(end) if u > 0 && !p.order.chunk().is_multiple_of(2 * lanes) => {
+                    let exists = e.cmp(Cmp::Lt, row, end);
+                    e.when(exists, store);
+                }
+                _ => store(e),
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Extent, Indices, Kind, Launch, Sample};
 use crate::eval::{Evaluator, Memory};
 use crate::expr::{Access, BinaryOp, Body, Expr, ExprId, UnaryOp};
 use crate::real::Real;
-use crate::{DType, tile};
+use crate::{DType, dot, tile};
 use serde::{Deserialize, Serialize};
 
 /// Register and cache blocking of a contraction; part of the spec so that tuning is frozen in the
@@ -44,6 +44,8 @@ pub enum Order {
     Chain,
     /// In chunks of [`tile::K`], evens and odds of a chunk apart: [`tile::sum`]. Factors are bf16.
     Pairs,
+    /// Two after two, the second of them first: [`dot::sum`]. Factors are bf16.
+    Dots,
 }
 
 impl Order {
@@ -51,12 +53,23 @@ impl Order {
         *self == Order::Chain
     }
 
-    /// Values of k in a panel of inner length `k`: those of whole chunks, beyond `k` zeros.
-    pub fn depth(self, k: u64) -> Option<u64> {
-        k.checked_next_multiple_of(match self {
+    /// Whether panels hold pairs of neighbours in k.
+    pub fn in_pairs(self) -> bool {
+        !self.is_chain()
+    }
+
+    /// Values of k that are multiplied at once.
+    pub const fn chunk(self) -> u64 {
+        match self {
             Order::Chain => 1,
             Order::Pairs => tile::K,
-        })
+            Order::Dots => 2,
+        }
+    }
+
+    /// Values of k in a panel of inner length `k`: those of whole chunks, beyond `k` zeros.
+    pub fn depth(self, k: u64) -> Option<u64> {
+        k.checked_next_multiple_of(self.chunk())
     }
 
     /// The element that holds B(k, column), packed in panels of `nr` columns, `depth` values of k each.
@@ -65,7 +78,7 @@ impl Order {
         panel
             + match self {
                 Order::Chain => k * nr + j,
-                Order::Pairs => (k / 2 * nr + j) * 2 + k % 2,
+                Order::Pairs | Order::Dots => (k / 2 * nr + j) * 2 + k % 2,
             }
     }
 }
@@ -147,15 +160,15 @@ impl Contract {
         let b = self.blocking;
         b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC
     }
-    /// Elements of scratch of one thread: with bf16 panels, also a block of them, widened, nc × kc. With pairs, a register tile,
-    /// a packed panel of A in bf16, and the configuration of tile registers.
+    /// Elements of scratch of one thread: with bf16 panels that are multiplied in f32, also a block of them, widened, nc × kc. With tile
+    /// registers, a register tile, a packed panel of A in bf16, and the configuration of the registers.
     pub fn scratch(&self) -> u64 {
         if self.order == Order::Pairs {
             let b = self.blocking;
             let (mr, nr, kc) = (u64::from(b.mr), u64::from(b.nr), u64::from(b.kc));
             return mr * nr + mr * kc / 2 + tile::CONFIGURATION / self.dtype.bytes();
         }
-        let widened = match self.b == self.dtype {
+        let widened = match self.b == self.dtype || self.order == Order::Dots {
             true => 0,
             false => self.blocking.nc as u64 * self.blocking.kc as u64,
         };
@@ -195,7 +208,7 @@ impl Kind for ContractKind {
         }
         c.blocking.validate()?;
         validate::pairs(c.order, c.b, c.dtype)?;
-        if c.order == Order::Pairs && c.layout != Layout::Panels {
+        if c.order.in_pairs() && c.layout != Layout::Panels {
             return Err("it multiplies pairs that are not packed".into());
         }
         let Some(e) = &c.epilogue else {
@@ -269,6 +282,7 @@ impl Kind for ContractKind {
         };
         let right = match (c.layout, c.order) {
             (Layout::Panels, Order::Pairs) => "B in pairs",
+            (Layout::Panels, Order::Dots) => "B in pairs, added two after two",
             (Layout::Panels, Order::Chain) => "B",
             (Layout::Rows, _) => "B [k, n]",
             (Layout::Columns, _) => "B [n, k]",
@@ -321,8 +335,12 @@ impl Kind for ContractKind {
             a: DType::Bf16,
             ..plain(DType::F32, DType::Bf16)
         };
+        let dotted = Contract {
+            order: Order::Dots,
+            ..paired.clone()
+        };
         let dims = [m, n, k];
-        let mut all: Vec<Sample<Contract>> = [f32s, summed, paired]
+        let mut all: Vec<Sample<Contract>> = [f32s, summed, paired, dotted]
             .map(|spec| Sample::new(spec, &dims, &[]))
             .into();
         all.push(Sample::new(finished, &dims, &[2.0]));
@@ -424,11 +442,15 @@ fn sum_row<T: Real>(
         let mut sums = vec![T::ZERO; n as usize];
         match c.order {
             Order::Chain => block.for_each(|l| T::axpy(left(l), right(l), &mut sums)),
-            Order::Pairs => {
+            Order::Pairs | Order::Dots => {
                 let f32s = |x: T| x.to_f64() as f32;
                 for (j, sum) in sums.iter_mut().enumerate() {
                     let terms = block.clone().map(|l| (f32s(left(l)), f32s(right(l)[j])));
-                    *sum = T::of(tile::sum(terms).into());
+                    let added = match c.order {
+                        Order::Dots => dot::sum(terms),
+                        _ => tile::sum(terms),
+                    };
+                    *sum = T::of(added.into());
                 }
             }
         }

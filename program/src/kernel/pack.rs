@@ -10,7 +10,7 @@ use crate::real::Real;
 use serde::{Deserialize, Serialize};
 
 /// Copies a right-hand operand B into panels of `nr` columns, arranged for contractions of an order:
-/// `packed[p][k][j] = B(k, p·nr + j)`, with [`Order::Pairs`] `packed[p][k/2][j][k mod 2]`; zero where `p·nr + j ≥ n`, and,
+/// `packed[p][k][j] = B(k, p·nr + j)`, with pairs ([`Order::in_pairs`]) `packed[p][k/2][j][k mod 2]`; zero where `p·nr + j ≥ n`, and,
 /// with pairs, up to whole chunks of k ([`Order::depth`]). Elements of B are `from`, those of the panels `dtype`; bf16
 /// panels of an f32 B are rounded.
 ///
@@ -119,6 +119,7 @@ impl Kind for PackKind {
         let of = [
             (DType::F32, DType::F32, false, Order::Chain),
             (DType::Bf16, DType::F32, true, Order::Pairs),
+            (DType::Bf16, DType::Bf16, true, Order::Dots),
             (DType::Bf16, DType::Bf16, false, Order::Chain),
             (DType::F64, DType::F64, true, Order::Chain),
         ];

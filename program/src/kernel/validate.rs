@@ -67,8 +67,10 @@ pub(super) fn extent(name: &str, e: Extent) -> Result<(), String> {
 /// Pairs are of bf16, their sums f32.
 pub(super) fn pairs(order: Order, panels: DType, sums: DType) -> Result<(), String> {
     match (order, panels, sums) {
-        (Order::Pairs, DType::Bf16, DType::F32) | (Order::Chain, ..) => Ok(()),
-        (Order::Pairs, ..) => Err(format!("its pairs are of {panels:?}, their sums {sums:?}")),
+        (_, DType::Bf16, DType::F32) | (Order::Chain, ..) => Ok(()),
+        (Order::Pairs | Order::Dots, ..) => {
+            Err(format!("its pairs are of {panels:?}, their sums {sums:?}"))
+        }
     }
 }
 

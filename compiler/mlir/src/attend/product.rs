@@ -118,7 +118,7 @@ impl Product {
 pub(super) fn tile(e: &Emitter, columns: u64) -> Tile {
     let vectors = columns / e.lanes;
     let choices: &[(u64, u64)] = match e.target {
-        Target::Avx512 | Target::Amx => &[(4, 4), (4, 5), (8, 3), (8, 2)],
+        Target::Avx512 | Target::Avx512Bf16 | Target::Amx => &[(4, 4), (4, 5), (8, 3), (8, 2)],
         _ => &[(4, 2)],
     };
     let fits = choices.iter().find(|t| vectors.is_multiple_of(t.1));

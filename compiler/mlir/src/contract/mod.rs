@@ -5,9 +5,10 @@
 //! of B ([`crate::micro`]). Whole register tiles are finished straight from registers; ragged ones are
 //! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened: A into its panel; B, where a
 //! launch has several panels of rows, a block at a time into scratch, else into registers. Sums are f32 all the same. Or they
-//! are multiplied in pairs ([`crate::tiles`]); all tiles are then finished from scratch.
+//! are multiplied in pairs: by dot products, with panels of pairs of A too, or in tile registers ([`crate::tiles`]), whose tiles are all
+//! finished from scratch.
 //!
-//! Scratch without pairs: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
+//! Scratch without tile registers: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
 //! (mr × nr).
 
 mod finish;
@@ -16,10 +17,11 @@ use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::epilogue::{Columns, Epilogue};
 use crate::micro::{self, Left, Right, Tile};
 use crate::pack::extent;
+use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
-use crate::{pairs, tiles};
+use crate::tiles;
 use odec_program::kernel::{Contract, Layout, Order};
-use odec_program::{DType, tile};
+use odec_program::{DType, Target, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
 const OVERRUN: u64 = 256;
@@ -44,6 +46,9 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
         return Err("a right-hand operand that is not packed".into());
     }
     let pairs = spec.order == Order::Pairs;
+    if spec.order == Order::Dots && e.target != Target::Avx512Bf16 {
+        return Err(format!("dot products of pairs on {}", e.target));
+    }
     if pairs {
         tiles::check(spec)?;
         let scratch = e.scratch();
@@ -59,7 +64,7 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
                     kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
                 })
             };
-            if spec.b == spec.dtype || pairs {
+            if spec.b == spec.dtype || spec.order.in_pairs() {
                 return tiles(e, false);
             }
             let (count, several) = (e.sub(end, begin), e.int(SEVERAL));
@@ -156,7 +161,7 @@ impl<'a> Kernel<'a> {
         );
         let depth = match spec.order {
             Order::Chain => k,
-            Order::Pairs => pairs::depth(e, k),
+            Order::Pairs | Order::Dots => pairs::depth(e, spec.order, k),
         };
         let extra = spec.epilogue.as_ref().map_or(0, |p| p.operands as u64);
         let (a, b, c) = (e.operand(0), e.operand(1), e.operand(2 + extra));
@@ -261,6 +266,22 @@ impl<'a> Kernel<'a> {
         let from = e.at(self.a, offset, elem);
         match (self.spec.order, self.spec.a_transposed) {
             (Order::Pairs, _) => tiles::left(e, self.spec, from, stride, rows, depth),
+            (Order::Dots, transposed) => {
+                let p = Pairs {
+                    from,
+                    elem,
+                    stride,
+                    valid: rows,
+                    count: depth,
+                    to: e.scratch(),
+                    width: mr as u64,
+                    order: self.spec.order,
+                };
+                match transposed {
+                    true => pairs::copy(e, p),
+                    false => pairs::transpose(e, p),
+                }
+            }
             (Order::Chain, true) => panel::copy(e, panel(from, stride, e.scratch())),
             (Order::Chain, false) => panel::transpose(e, panel(from, stride, e.scratch())),
         }
@@ -320,14 +341,19 @@ impl<'a> Kernel<'a> {
             row: one,
             inner: mr,
         };
+        // Pairs of values of k, of which the last may have a zero for its second, or single ones.
+        let (elem, count) = match self.spec.order {
+            Order::Dots => (micro::PAIRS, e.div_ceil(job.depth, 2)),
+            _ => (job.b.1, job.depth),
+        };
         let right = Right {
             pointer: job.b.0,
-            elem: job.b.1,
+            elem,
             inner: nr,
             prefetch: PREFETCH,
         };
         let zeros = micro::zeros(e, tile);
-        micro::multiply(e, tile, left, right, job.depth, &zeros)
+        micro::multiply(e, tile, left, right, count, &zeros)
     }
 
     fn whole_tile(&self, e: &mut Emitter, job: Job) {

@@ -145,6 +145,27 @@ impl Emitter {
         )
     }
 
+    /// The sums `c` with the products of pairs of bf16 added to them, as [`odec_program::dot::sum`] adds a pair: a register of 16 f32, each
+    /// word of `a` and `b` a pair (AVX512-BF16 only).
+    pub fn dot_pairs(&mut self, a: Val, b: Val, c: Val) -> Val {
+        let pairs = format!("vector<{}xbf16>", 2 * a.ty.lanes);
+        let [a, b] = [a, b].map(|x| {
+            self.op(
+                "vector.bitcast",
+                format_args!("{x} : {} to {pairs}", x.ty),
+                x.ty,
+            )
+        });
+        let ty = c.ty;
+        self.op(
+            "llvm.call_intrinsic",
+            format_args!(
+                "\"llvm.x86.avx512bf16.dpbf16ps.512\"({c}, {a}, {b}) : ({ty}, {pairs}, {pairs}) -> {ty}"
+            ),
+            ty,
+        )
+    }
+
     // --- integers as bits -------------------------------------------------------------------------
 
     pub fn and(&mut self, a: Val, b: Val) -> Val {

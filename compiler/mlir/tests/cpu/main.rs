@@ -2,7 +2,6 @@
 
 #![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
 
-mod amx;
 mod attend;
 mod contract;
 mod delay;
@@ -11,6 +10,7 @@ mod grouped;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod linear_attend;
+mod pairs;
 mod programs;
 mod rows;
 mod scan;

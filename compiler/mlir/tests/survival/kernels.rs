@@ -8,12 +8,13 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 7] = [
     Target::Avx2,
     Target::Sm90a,
     Target::Portable,
     Target::Avx512,
     Target::Amx,
+    Target::Avx512Bf16,
     Target::Sm80,
 ];
 /// Cases of a target before the next one's turn: the suite's part needs the kernels of few.
@@ -23,7 +24,7 @@ const TURN: usize = 4;
 type Kinds = BTreeMap<&'static str, Vec<Json>>;
 
 fn good(n: usize) -> &'static Kinds {
-    static GOOD: [OnceLock<Kinds>; 6] = [const { OnceLock::new() }; 6];
+    static GOOD: [OnceLock<Kinds>; 7] = [const { OnceLock::new() }; 7];
     GOOD[n].get_or_init(|| {
         let mut kinds = Kinds::new();
         for spec in manifests::kernels(TARGETS[n]) {

@@ -19,15 +19,15 @@ pub struct Tiling {
     pub blocking: Blocking,
     /// Whether right-hand operands are packed into panels first.
     pub packs: bool,
-    /// The blocking of factors rounded to bf16, where those are multiplied in pairs.
-    pub pairs: Option<Blocking>,
+    /// Order and blocking of factors rounded to bf16, where those are multiplied in pairs.
+    pub pairs: Option<(Order, Blocking)>,
 }
 
 impl Tiling {
     /// Order and blocking of contractions whose right-hand operands are of a type.
     fn of(self, right: DType) -> (Order, Blocking) {
         match self.pairs {
-            Some(pairs) if right == DType::Bf16 => (Order::Pairs, pairs),
+            Some(pairs) if right == DType::Bf16 => pairs,
             _ => (Order::Chain, self.blocking),
         }
     }

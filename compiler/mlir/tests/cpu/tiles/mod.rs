@@ -18,21 +18,41 @@ use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// How this machine runs code for tile registers.
+/// How this machine runs contractions in pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// What to compile for: [`Target::Amx`], or, without AVX-512, the same contractions with shorter vectors.
+    /// Whose programs they are of.
+    pub of: Target,
+    /// What to compile for: the same, or, for tile registers without AVX-512, the same contractions with shorter vectors.
     pub target: Target,
     /// Whether tile instructions are emulated.
     pub emulated: bool,
 }
 
-/// Sets this process up; `None` where there is nothing to run tests on.
-pub fn machine() -> Option<Machine> {
+/// For dot products, where the processor has them, and for tile registers.
+pub fn machines() -> Vec<Machine> {
+    let of = Target::Avx512Bf16;
+    let dots = match of.supported() {
+        Ok(()) => Some(Machine {
+            of,
+            target: of,
+            emulated: false,
+        }),
+        Err(feature) => {
+            eprintln!("skipped for {of}: this processor lacks {feature}");
+            None
+        }
+    };
+    dots.into_iter().chain(machine()).collect()
+}
+
+/// Sets this process up for tile registers; `None` where there is nothing to run tests on.
+fn machine() -> Option<Machine> {
     static MACHINE: OnceLock<Option<Machine>> = OnceLock::new();
     *MACHINE.get_or_init(|| {
         if Target::Amx.supported().is_ok() && odec_runtime::device::ffi::permit_tiles().is_ok() {
             return Some(Machine {
+                of: Target::Amx,
                 target: Target::Amx,
                 emulated: false,
             });
@@ -50,6 +70,7 @@ pub fn machine() -> Option<Machine> {
         };
         install();
         Some(Machine {
+            of: Target::Amx,
             target,
             emulated: true,
         })

@@ -75,7 +75,12 @@ fn epilogue() -> Epilogue {
 }
 
 /// Pack and contraction; with `fixed`, sizes are part of the kernels.
-pub fn kernels(form: Form, blocking: Blocking, shape: Shape, fixed: bool) -> [KernelSpec; 2] {
+pub fn kernels(
+    form: Form,
+    (order, blocking): (Order, Blocking),
+    shape: Shape,
+    fixed: bool,
+) -> [KernelSpec; 2] {
     let extent = |n: u64| match fixed {
         true => Extent::Static(n),
         false => Extent::Dynamic,
@@ -88,7 +93,7 @@ pub fn kernels(form: Form, blocking: Blocking, shape: Shape, fixed: bool) -> [Ke
         k: extent(k),
         nr: blocking.nr,
         transposed: form.b_transposed,
-        order: Order::Pairs,
+        order,
     };
     let contract = Contract {
         dtype: DType::F32,
@@ -100,7 +105,7 @@ pub fn kernels(form: Form, blocking: Blocking, shape: Shape, fixed: bool) -> [Ke
         a_transposed: form.a_transposed,
         layout: Layout::Panels,
         accumulate: form.accumulate,
-        order: Order::Pairs,
+        order,
         blocking,
         epilogue: form.epilogue.then(epilogue),
     };

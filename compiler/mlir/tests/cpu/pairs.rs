@@ -1,24 +1,27 @@
-//! Contractions on tile registers: compiled code against the reference device, bit for bit.
+//! Contractions in pairs, on tile registers and by dot products: compiled code against the reference device, bit for bit.
 //!
-//! Where the processor has no tile registers, the handler of `tiles/` does their instructions; all others run as compiled.
+//! Where the processor has no tile registers, the handler of `tiles/` does their instructions; all others run as compiled. Dot products are
+//! compiled and run where the processor has them.
 
 use crate::harness::models::{in_bf16, planned, ragged, read_in_pieces, same_steps, two_steps};
 use crate::harness::{Buffer, Compiled, assert_same, noise};
 use crate::tiles::decode::{self, Op};
 use crate::tiles::products::{Data, FORMS, Form, Shape, kernels};
-use crate::tiles::{Machine, machine};
+use crate::tiles::{Machine, machines};
 use odec_program::kernel::{Blocking, Contract, Order, Pack};
 use odec_program::{Bindings, DType, Kernel, KernelSpec, Target};
 use odec_runtime::device::cpu::CpuDevice;
 use odec_runtime::device::reference::ReferenceDevice;
 
-/// The target's tiles, and cache blocks so small that a sweep crosses them.
-fn small_blocks() -> Blocking {
-    Blocking {
+/// A target's order and register tiles, and cache blocks so small that a sweep crosses them.
+fn small_blocks(of: Target) -> (Order, Blocking) {
+    let (order, blocking) = of.pairs().unwrap();
+    let small = Blocking {
         kc: 32,
         nc: 64,
-        ..Target::Amx.pairs().unwrap()
-    }
+        ..blocking
+    };
+    (order, small)
 }
 
 fn same(got: &[Buffer<f32>; 2], want: &[Buffer<f32>; 2], what: &str) {
@@ -32,11 +35,17 @@ const SIZES: [u64; 10] = [1, 15, 16, 17, 31, 32, 33, 63, 64, 65];
 
 #[test]
 fn ragged_sizes_given_at_launch() {
-    let Some(Machine { target, emulated }) = machine() else {
-        return;
-    };
+    machines().into_iter().for_each(ragged_sizes);
+}
+
+fn ragged_sizes(machine: Machine) {
+    let Machine {
+        of,
+        target,
+        emulated,
+    } = machine;
     let any = Shape { m: 1, n: 1, k: 1 };
-    let specs = FORMS.map(|f| kernels(f, small_blocks(), any, false));
+    let specs = FORMS.map(|f| kernels(f, small_blocks(of), any, false));
     let library = Compiled::new(&specs.concat(), target);
     for (f, form) in FORMS.into_iter().enumerate() {
         for (i, m) in SIZES.into_iter().enumerate() {
@@ -53,21 +62,22 @@ fn ragged_sizes_given_at_launch() {
                     same(
                         &got,
                         &data.reference(&specs[f], s),
-                        &format!("{form:?} {s:?}"),
+                        &format!("{of} {form:?} {s:?}"),
                     );
                 }
             }
         }
     }
-    assert_eq!(emulated, crate::tiles::products() > 0);
+    assert!(!emulated || crate::tiles::products() > 0);
 }
 
 #[test]
 fn sizes_of_the_kernel_and_any_split() {
-    let Some(Machine { target, .. }) = machine() else {
-        return;
-    };
-    let blocking = Target::Amx.pairs().unwrap();
+    machines().into_iter().for_each(fixed_sizes);
+}
+
+fn fixed_sizes(Machine { of, target, .. }: Machine) {
+    let blocking = of.pairs().unwrap();
     let shapes = [
         Shape {
             m: 70,
@@ -93,7 +103,11 @@ fn sizes_of_the_kernel_and_any_split() {
         let want = data.reference(&specs[i], s);
         for parts in [1, 2, 5] {
             let got = data.compiled(&library, 2 * i, &specs[i], s, parts);
-            same(&got, &want, &format!("{form:?} {s:?} in {parts} parts"));
+            same(
+                &got,
+                &want,
+                &format!("{of} {form:?} {s:?} in {parts} parts"),
+            );
         }
     }
 }
@@ -101,11 +115,12 @@ fn sizes_of_the_kernel_and_any_split() {
 /// Products and sums around the smallest normal number, and infinities, NaN, zeros of both signs and the largest numbers.
 #[test]
 fn subnormal_and_infinite() {
-    let Some(Machine { target, .. }) = machine() else {
-        return;
-    };
+    machines().into_iter().for_each(numbers_at_the_ends);
+}
+
+fn numbers_at_the_ends(Machine { of, target, .. }: Machine) {
     let (blocking, s) = (
-        small_blocks(),
+        small_blocks(of),
         Shape {
             m: 35,
             n: 33,
@@ -152,12 +167,12 @@ fn subnormal_and_infinite() {
                 subnormal += u32::from(x.is_subnormal());
                 infinite += u32::from(!x.is_finite());
             }
-            same(&got, &want, &format!("{form:?} round {round}"));
+            same(&got, &want, &format!("{of} {form:?} round {round}"));
         }
         // Blocks are added as everywhere: sums of several may be subnormal.
         assert!(
             infinite > 100 && (form.accumulate || zeros > 50) && (form.epilogue || subnormal > 0),
-            "{form:?}: {zeros} {subnormal} {infinite}"
+            "{of} {form:?}: {zeros} {subnormal} {infinite}"
         );
     }
 }
@@ -168,7 +183,8 @@ fn the_order_is_part_of_the_meaning() {
     let (form, s) = (FORMS[3], Shape { m: 8, n: 9, k: 500 });
     let mut next = noise(3);
     let data = Data::new(form, s, || next() as f32);
-    let pairs = kernels(form, Target::Amx.pairs().unwrap(), s, true);
+    let [pairs, dots] = [Target::Amx, Target::Avx512Bf16]
+        .map(|target| kernels(form, target.pairs().unwrap(), s, true));
     let chain = pairs.clone().map(|spec| match spec {
         KernelSpec::Pack(p) => KernelSpec::Pack(Pack {
             order: Order::Chain,
@@ -180,7 +196,7 @@ fn the_order_is_part_of_the_meaning() {
         }),
         other => other,
     });
-    let [in_pairs, in_chain] = [&pairs, &chain].map(|specs| {
+    let [in_pairs, in_dots, in_chain] = [&pairs, &dots, &chain].map(|specs| {
         let packed = data.reference(specs, s);
         packed[1].numbers()
     });
@@ -191,22 +207,25 @@ fn the_order_is_part_of_the_meaning() {
             .collect::<Vec<f64>>()
     };
     let (a, b) = (numbers(&data.a), numbers(&data.b));
-    let mut differ = 0;
-    for (at, (x, y)) in in_pairs.iter().zip(&in_chain).enumerate() {
+    let mut differ = [0; 2];
+    for (at, y) in in_chain.iter().enumerate() {
+        let (x, z) = (&in_pairs[at], &in_dots[at]);
         let (i, j) = (at as u64 / s.n, at as u64 % s.n);
         let terms = (0..s.k).map(|l| a[(l * s.m + i) as usize] * b[(j * s.k + l) as usize]);
         // How often a term is rounded in each order: 16 times with its half of a chunk, once with the other half, 8 times with
         // other chunks; or as often as there are terms; then with other blocks. γ of N. Higham 2002, §3.1.
         let sum = terms.clone().map(f64::abs).sum::<f64>();
         let exact: f64 = terms.sum();
-        for (got, often) in [(x, 25), (y, s.k)] {
+        for (got, often) in [(x, 25), (z, s.k), (y, s.k)] {
             let roundings = (often + s.k.div_ceil(256)) as f64 * 2f64.powi(-24);
             let bound = roundings / (1.0 - roundings) * sum;
             assert!((f64::from(*got) - exact).abs() <= bound);
         }
-        differ += u32::from(x.to_bits() != y.to_bits());
+        for (n, x) in differ.iter_mut().zip([x, z]) {
+            *n += u32::from(x.to_bits() != y.to_bits());
+        }
     }
-    assert!(differ > 10, "{differ}");
+    assert!(differ.iter().all(|n| *n > 10), "{differ:?}");
 }
 
 /// A loop over the inner length has four loads and four products of tiles, and nothing of the sums goes to memory before its
@@ -271,16 +290,48 @@ fn object_code_holds_sums_in_registers() {
     }
 }
 
+/// A register tile is multiplied by one dot product for each of its vectors and two values of k, and nothing of the sums goes to memory
+/// before the loop's end: each instruction has a sum of its own.
+#[test]
+fn object_code_has_a_dot_product_for_each_sum() {
+    let target = Target::Avx512Bf16;
+    let (order, blocking) = target.pairs().unwrap();
+    let shape = Shape {
+        m: u64::from(blocking.mr) * 3,
+        n: u64::from(blocking.nr) * 2,
+        k: 256,
+    };
+    let spec = kernels(FORMS[0], (order, blocking), shape, true)[1].clone();
+    let symbol = spec.symbol();
+    let objects = odec_mlir::compile(&[Kernel { symbol, spec }], target, None).unwrap();
+    // EVEX.512.F3.0F38.W0 52 (VDPBF16PS): its prefix, and the number of the register of sums.
+    let sums = objects[0].bytes.windows(6).filter_map(|code| {
+        let [0x62, first, second, third, 0x52, modrm] = *code else {
+            return None;
+        };
+        let is = first & 7 == 2 && second & 0x87 == 0x06 && third & 0x60 == 0x40;
+        let high = u8::from(first & 0x10 == 0) << 4 | u8::from(first & 0x80 == 0) << 3;
+        is.then_some(high | modrm >> 3 & 7)
+    });
+    let mut sums: Vec<u8> = sums.collect();
+    let vectors = u64::from(blocking.nr) / target.lanes(DType::F32);
+    assert_eq!(sums.len() as u64, u64::from(blocking.mr) * vectors);
+    sums.sort_unstable();
+    sums.dedup();
+    assert_eq!(sums.len() as u64, u64::from(blocking.mr) * vectors);
+}
+
 #[test]
 fn other_tilings_are_errors() {
     let shape = Shape { m: 4, n: 4, k: 4 };
     let good = Target::Amx.pairs().unwrap();
+    let (order, good) = good;
     for (blocking, what) in [
         (Blocking { mr: 48, ..good }, "48 × 32"),
         (Blocking { mr: 24, ..good }, "24 × 32"),
         (Blocking { kc: 40, ..good }, "40 deep"),
     ] {
-        let spec = kernels(FORMS[0], blocking, shape, true)[1].clone();
+        let spec = kernels(FORMS[0], (order, blocking), shape, true)[1].clone();
         let symbol = spec.symbol();
         let error = odec_mlir::mlir_text(&Kernel { symbol, spec }, Target::Amx).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
@@ -289,28 +340,41 @@ fn other_tilings_are_errors() {
 
 /// Programs in other precisions are those of AVX-512; in bf16, every contraction is in pairs.
 #[test]
-fn only_bf16_is_multiplied_in_tiles() {
+fn only_bf16_is_multiplied_in_pairs() {
+    for target in [Target::Avx512Bf16, Target::Amx] {
+        all_are_in_pairs(target);
+    }
+}
+
+fn all_are_in_pairs(target: Target) {
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     let plain = |target| planned("prenorm", &sizes, target).program;
-    assert_eq!(plain(Target::Amx), plain(Target::Avx512));
-    let half = planned("prenorm", &in_bf16(&sizes), Target::Amx).program;
+    assert_eq!(plain(target), plain(Target::Avx512));
+    let half = planned("prenorm", &in_bf16(&sizes), target).program;
+    let order = target.pairs().unwrap().0;
     let orders = half.kernels.iter().filter_map(|k| match &k.spec {
         KernelSpec::Contract(c) => Some((c.order, c.b)),
         KernelSpec::Pack(p) => Some((p.order, p.dtype)),
         _ => None,
     });
     assert!(orders.clone().count() > 10);
-    assert!(orders.clone().all(|o| o == (Order::Pairs, DType::Bf16)));
+    assert!(orders.clone().all(|o| o == (order, DType::Bf16)));
 }
 
 /// Two steps of training: forward, backward and the optimiser; and a text read in pieces, from weights packed once.
 #[test]
 fn a_model_in_bf16() {
-    let Some(Machine { target, emulated }) = machine() else {
-        return;
-    };
+    machines().into_iter().for_each(model);
+}
+
+fn model(machine: Machine) {
+    let Machine {
+        of,
+        target,
+        emulated,
+    } = machine;
     let sizes = in_bf16(&ragged("hidden: 704", "width: 256", "for 6 steps"));
-    let manifest = planned("prenorm", &sizes, Target::Amx);
+    let manifest = planned("prenorm", &sizes, of);
     let kernels = &manifest.program.kernels;
     let objects = odec_mlir::compile(kernels, target, None).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -323,13 +387,13 @@ fn a_model_in_bf16() {
     for threads in [1, 3] {
         let device = CpuDevice::open(&path, name, kernels, scratch, threads).unwrap();
         let got = two_steps(&manifest, Box::new(device), at);
-        same_steps(&got, &want, &format!("{threads} threads"));
+        same_steps(&got, &want, &format!("{of}, {threads} threads"));
         assert_eq!(crate::tiles::fault(), None);
     }
     let device = CpuDevice::open(&path, name, kernels, scratch, 2).unwrap();
     read_in_pieces(&manifest, Box::new(device), &[7, 1, 1, 33, 1, 16], "tiles");
     assert_eq!(crate::tiles::fault(), None);
-    // They are what a processor without tiles computes, but for the order of sums.
+    // They are what another processor computes, but for the order of sums.
     let chain = planned("prenorm", &sizes, Target::Avx2);
     let other = two_steps(
         &chain,
