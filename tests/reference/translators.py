@@ -4,6 +4,7 @@ The norms stand before the layers, all with gain and bias; the decoder normalise
 last kind of token, which no query sees. Encoders differ in how they advance their state; the decoder is Lie–Trotter with Euler sub-steps.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,8 +53,9 @@ def logits(of: Translator, shape: Shape, p: Parameters, source: Array, tokens: A
         x = x + read(p, f"{at}.att", shape.heads, y, y, held)
         return x + feed(p, f"{at}.ffn", x)
 
-    x = of.encode(p, shape.steps, layer, table[source] + rows)
-    z = table[tokens] + rows
+    scaled = math.sqrt(shape.width) * table
+    x = of.encode(p, shape.steps, layer, scaled[source] + rows)
+    z = scaled[tokens] + rows
     before = jnp.tril(jnp.ones((tokens.shape[1],) * 2, bool))
     for k in range(shape.steps):
         at = f"decoder.step.{k}"

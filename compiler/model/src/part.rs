@@ -111,7 +111,7 @@ impl<'e> PartReading<'e, '_> {
         None
     }
 
-    fn report<T>(&mut self, r: Result<T, Diagnostic>) -> Option<T> {
+    pub fn report<T>(&mut self, r: Result<T, Diagnostic>) -> Option<T> {
         report(r, self.sink)
     }
 

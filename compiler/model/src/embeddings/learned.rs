@@ -5,10 +5,12 @@ use crate::arguments::Argument;
 use crate::inputs::Input;
 use crate::layers::{Grid, LayerParam, MAX_WIDTH, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use crate::scheme::scalar::arithmetic;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TypeResult, Value, ops};
+use odec_graph::{Builder, Exact, TypeResult, Value, nn, ops};
 
+const SCALED: Argument = Argument::flag("scaled", "rows are multiplied by √width");
 const WIDTH: Argument = Argument::size("width", "columns of the state");
 
 /// The parameter, below `embed`.
@@ -17,6 +19,8 @@ const TABLE: &str = "token.weight";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learned {
     width: u64,
+    /// What rows are multiplied by.
+    scale: Exact,
 }
 
 impl Part for Learned {
@@ -24,20 +28,37 @@ impl Part for Learned {
         name: "learned",
         about: About {
             summary: "A row of `width` numbers for each kind of tokens, which is trained.",
-            formula: "x = W[token], W [vocab, width]",
-            source: "",
-            notes: &["In fields, `width` stands for this number."],
+            formula: "x = W[token], W [vocab, width]; with `scaled`, x = √width·W[token]",
+            source: "Vaswani et al. 2017, NeurIPS, section 3.4 (`scaled`)",
+            notes: &[
+                "In fields, `width` stands for this number.",
+                "Rows that start at a deviation of 0.02 are small beside sinusoids, whose mean square is 1/2: with `positions(sinusoidal)`, `scaled` lets fields see both. An output that uses the rows as well, `logits(tied)`, reads them as they are.",
+            ],
         },
-        arguments: &[WIDTH],
-        examples: &[Example {
-            text: "embed learned(width: 512)",
-            meaning: "tokens alone; `attention(…, rope)` or a field sees their order",
-        }],
+        arguments: &[SCALED, WIDTH],
+        examples: &[
+            Example {
+                text: "embed learned(width: 512)",
+                meaning: "tokens alone; `attention(…, rope)` or a field sees their order",
+            },
+            Example {
+                text: "embed learned(width: 512, scaled), positions(sinusoidal)",
+                meaning: "as in the Transformer of 2017",
+            },
+        ],
     };
 
     fn read(r: &mut PartReading) -> Option<Self> {
+        let scaled = r.flag(&SCALED);
         let width = r.size(&WIDTH, MAX_WIDTH)?;
-        Some(Learned { width })
+        let scale = match scaled {
+            true => {
+                let root = Exact::int(i64::try_from(width).unwrap_or(i64::MAX)).root(2);
+                r.report(root.map_err(|why| arithmetic(why.into(), r.span())))?
+            }
+            false => Exact::one(),
+        };
+        Some(Learned { width, scale })
     }
 }
 
@@ -78,6 +99,7 @@ impl Embedding for Learned {
         w: &mut dyn EmbedScope,
     ) -> TypeResult {
         let table = w.param(b, TABLE)?;
-        b.push1(ops::Embedding, &[table, input])
+        let x = b.push1(ops::Embedding, &[table, input])?;
+        nn::combine(b, &[(self.scale.clone(), x)])
     }
 }
