@@ -84,13 +84,11 @@ fn keys_of(facts: &Value) -> BTreeSet<String> {
     fields.map(name).collect()
 }
 
-/// The keys that docs/json.md has for it.
-fn documented() -> BTreeSet<String> {
+/// The keys that docs/json.md has for a command.
+fn documented(command: &str) -> BTreeSet<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
     let page = std::fs::read_to_string(page).expect("docs/json.md");
-    let section = page
-        .split("\n## ")
-        .find(|s| s.starts_with("`odec generate"));
+    let section = page.split("\n## ").find(|s| s.starts_with(command));
     let rows = section.expect("a section").lines();
     let keys = rows.filter_map(|l| l.strip_prefix("| `")?.split('`').next());
     keys.map(String::from).collect()
@@ -165,8 +163,42 @@ fn a_run_learns_to_draw_images_of_a_class() {
         (&5.into(), &6.into(), &48.into())
     );
     assert_eq!((&facts["images"], &facts["steps"]), (&40.into(), &8.into()));
-    assert_eq!(keys_of(&facts), documented());
+    assert_eq!(keys_of(&facts), documented("`odec generate RUN -o FILE"));
     assert!(facts["recognised"].as_f64().unwrap() > 0.75, "{facts}");
+    // Errors fall with steps, and faster with a higher order, at equal evaluations.
+    let facts = json(&drawn(&[
+        "--errors",
+        "euler,rk4",
+        "-o",
+        "errors.svg",
+        "--count",
+        "1",
+        "--json",
+    ]));
+    assert_eq!(
+        keys_of(&facts),
+        documented("`odec generate RUN --errors SCHEMES")
+    );
+    assert_eq!(facts["images"], 2);
+    let points = |n: usize| {
+        let scheme = &facts["schemes"][n];
+        let all = scheme["points"].as_array().expect("points").iter();
+        all.map(|p| {
+            (
+                p["evaluations"].as_u64().unwrap(),
+                p["error"].as_f64().unwrap(),
+            )
+        })
+    };
+    let at = |n: usize, evaluations: u64| {
+        let mut all = points(n).filter(|p| p.0 == evaluations);
+        all.next().expect("a point").1
+    };
+    assert_eq!((points(0).count(), points(1).count()), (9, 7));
+    assert!(at(0, 256) < at(0, 4) / 10.0 && at(1, 256) < at(0, 256) / 4.0);
+    let svg = std::fs::read_to_string(place.path().join("errors.svg")).expect("a picture");
+    assert_eq!(svg.matches("<polyline").count(), 4);
+    assert!(svg.contains("distance from 256 steps of rk4") && svg.contains(">euler<"));
     // Two rows of twenty images of 4 × 4, two pixels between them.
     let (width, height, pixels) = picture(&place.path().join("all.png"));
     assert_eq!((width, height), (20 * 4 + 19 * 2, 10));
@@ -209,6 +241,9 @@ fn what_cannot_be_drawn_is_said() {
         refused("run", &draw(scheme), why);
         refused("run", &draw(scheme), "`odec schemes explicit`");
     }
+    let compare = |schemes| ["--errors", schemes, "-o", "x.png"];
+    refused("run", &compare("rk4,gauss4"), "implicit");
+    refused("told", &compare("rk4"), "not trained with `loss velocity`");
     let good = draw("euler");
     refused(
         "run",
@@ -228,6 +263,9 @@ fn what_cannot_be_drawn_is_said() {
         &["-o", "x.png"],
         &[],
         &["-o", "x.png", "--prompt", "a"],
+        &["--errors", "rk4"],
+        &["--errors", "rk4", "-o", "x.png", "--steps", "3"],
+        &["--errors", "rk4", "--scheme", "rk4", "-o", "x.png"],
     ] {
         let (code, _) = place.bad(&[&["generate", "run"], args].concat());
         assert_eq!(code, 2, "{args:?}");

@@ -1,6 +1,7 @@
 //! `odec generate`: generates text from a run and prints it token by token, or draws images.
 
 use crate::cli;
+use crate::commands::sampling_errors;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::method::explicit;
@@ -21,6 +22,9 @@ pub fn run(args: &cli::Generate) -> Done {
         .map_err(Failure::input)?;
     if let (Some(output), Some(scheme), Some(steps)) = (&args.output, &args.scheme, args.steps) {
         return draw(args, &mut executor, (output, scheme, steps));
+    }
+    if let (Some(output), false) = (&args.output, args.errors.is_empty()) {
+        return sampling_errors::run(args, &mut executor, output);
     }
     can_generate(&executor).map_err(Failure::input)?;
     let given = args.prompt.as_deref().unwrap_or_default();
@@ -78,12 +82,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
             Some(opened)
         }
     };
-    let repeated = |class: &Option<u64>| std::iter::repeat_n(*class, args.count as usize);
-    let asked = flow::Sampling {
-        classes: rows.iter().flat_map(repeated).collect(),
-        steps,
-        seed: args.seed,
-    };
+    let asked = asked(args, &rows, steps);
     let show = match args.json {
         true => Show::Warnings,
         false => Show::Auto,
@@ -126,6 +125,16 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         );
     }
     Ok(())
+}
+
+/// So many images of each class.
+pub fn asked(args: &cli::Generate, rows: &[Option<u64>], steps: u64) -> flow::Sampling {
+    let repeated = |class: &Option<u64>| std::iter::repeat_n(*class, args.count as usize);
+    flow::Sampling {
+        classes: rows.iter().flat_map(repeated).collect(),
+        steps,
+        seed: args.seed,
+    }
 }
 
 /// The share of images that another run takes for their classes.

@@ -2,7 +2,7 @@
 
 use crate::cli;
 use odec_compiler::analysis::claims::Instance;
-use odec_compiler::measure::picture::{self, Line};
+use odec_compiler::measure::picture::{self, Line, Titles};
 use odec_compiler::measure::{Curve, Entry, entry, of_text};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
@@ -127,7 +127,12 @@ pub fn picture(title: &str, entries: &[Entry], curves: &[Option<Curves>]) -> Opt
         })
     });
     let lines: Vec<Line> = lines.collect();
-    (!lines.is_empty()).then(|| picture::svg(title, &lines))
+    let titles = Titles {
+        title,
+        subject: "test problem: ten equations with known solutions",
+        error: "error at t = 1.86",
+    };
+    (!lines.is_empty()).then(|| picture::svg(titles, &lines))
 }
 
 fn draw(entries: &[Entry], curves: &[Option<Curves>], file: &Path) -> Done {

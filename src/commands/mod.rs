@@ -19,6 +19,7 @@ pub mod help;
 pub mod methods;
 pub mod new;
 pub mod replay;
+pub mod sampling_errors;
 pub mod schemes;
 pub mod simulate;
 pub mod tokenize;

@@ -789,7 +789,7 @@ VIT = {
     "sets": {"model.image": 12, "model.patch": 4},
 }
 
-FLOW = VIT | {"file": "flow_matching.ode", "velocity": 32.0}
+FLOW = VIT | {"file": "flow_matching.ode", "velocity": 32.0, "image": (14, 7), "sets": {"model.image": 14, "model.patch": 7}}
 
 # The sizes are those of the file.
 VECTORS = {

@@ -13,6 +13,16 @@ pub struct Line<'c> {
     pub curve: &'c Curve,
 }
 
+/// What a picture says beside its curves.
+#[derive(Clone, Copy, Debug)]
+pub struct Titles<'t> {
+    pub title: &'t str,
+    /// What the methods are applied to.
+    pub subject: &'t str,
+    /// What the vertical axis shows.
+    pub error: &'t str,
+}
+
 const HEIGHT: f64 = 440.0;
 /// Top and bottom of both panels; left and right of each.
 const TOP: f64 = 64.0;
@@ -61,11 +71,9 @@ impl Axis {
     }
 }
 
-/// What the methods are applied to.
-const PROBLEM: &str = "test problem: ten equations with known solutions";
-
 /// The picture of some methods.
-pub fn svg(title: &str, lines: &[Line]) -> String {
+pub fn svg(titles: Titles, lines: &[Line]) -> String {
+    let (title, subject) = (titles.title, titles.subject);
     // Names of the library are in ASCII; a letter of the widest fonts is 8.5 wide.
     let longest = lines.iter().map(|l| l.name.len()).max().unwrap_or(0);
     let width = (PANELS[1].1 + 58.0 + 8.5 * longest as f64)
@@ -81,7 +89,7 @@ pub fn svg(title: &str, lines: &[Line]) -> String {
     );
     let _ = writeln!(
         s,
-        "<text class=\"soft\" x=\"{}\" y=\"28\" text-anchor=\"end\">{PROBLEM}</text>",
+        "<text class=\"soft\" x=\"{}\" y=\"28\" text-anchor=\"end\">{subject}</text>",
         PANELS[1].1
     );
     let points = || lines.iter().flat_map(|l| &l.curve.points);
@@ -98,6 +106,7 @@ pub fn svg(title: &str, lines: &[Line]) -> String {
             right: PANELS[n].1,
             xs: Axis::new(if n == 0 { 2.0 } else { 10.0 }, points().map(size)),
             ys: &errors,
+            error: titles.error,
         };
         panel.frame(&mut s, name);
         for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
@@ -146,6 +155,8 @@ struct Panel<'a> {
     right: f64,
     xs: Axis,
     ys: &'a Axis,
+    /// What `ys` shows.
+    error: &'a str,
 }
 
 impl Panel<'_> {
@@ -195,7 +206,8 @@ impl Panel<'_> {
         );
         let _ = writeln!(
             s,
-            "<text class=\"soft\" x=\"{left}\" y=\"{above}\">error at t = 1.86</text>"
+            "<text class=\"soft\" x=\"{left}\" y=\"{above}\">{}</text>",
+            self.error
         );
     }
 

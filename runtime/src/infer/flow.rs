@@ -232,6 +232,13 @@ fn size(i: &Images) -> Size {
     }
 }
 
+/// How far images are from others of the same number: the root of the mean square of differences.
+pub fn distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let both = || a.iter().flatten().zip(b.iter().flatten());
+    let squares: f64 = both().map(|(a, b)| (a - b) * (a - b)).sum();
+    (squares / both().count().max(1) as f64).sqrt()
+}
+
 /// Images side by side as a PNG file, so many in a row, two grey pixels between them.
 ///
 /// # Errors
