@@ -505,7 +505,7 @@ pub struct Generate {
     )]
     pub errors: Vec<String>,
     /// Steps of the scheme from noise to images
-    #[arg(long, value_name = "N", requires = "scheme", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "scheme", conflicts_with = "errors", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: Option<u64>,
     /// Only images of this class
     #[arg(long, value_name = "CLASS", requires = "output")]
