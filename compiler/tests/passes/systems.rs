@@ -165,6 +165,7 @@ fn train() -> Train {
         .into(),
         schedule: Constant.into(),
         batch: 3,
+        tokens: None,
         accumulate: 1,
         steps: 10,
         clip: Some(1.0),

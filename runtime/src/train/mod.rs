@@ -295,7 +295,9 @@ impl Run {
     /// By the steps that are left at this rate, or the time limit.
     fn seconds_left(&self, per_s: f64) -> f64 {
         let p = self.progress();
-        let of_step = self.dataset.expected(self.batch(), window(self.executor()));
+        let of_step = self
+            .dataset
+            .expected(self.draw(p.step), window(self.executor()));
         let left = p.steps.saturating_sub(p.step) as f64 * of_step;
         let by_steps = left / per_s.max(1e-9);
         p.time_limit

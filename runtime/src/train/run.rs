@@ -237,11 +237,6 @@ impl Run {
         &mut self.x
     }
 
-    /// Sequences of a step.
-    pub fn batch(&self) -> u64 {
-        self.train.batch
-    }
-
     /// The latest evaluation, in this sitting or an earlier one.
     pub fn held_out(&self) -> Option<Evaluation> {
         self.held_out.clone()
