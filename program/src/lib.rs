@@ -51,7 +51,7 @@ pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;
 pub use names::{EntryId, ResultId};
 use serde::{Deserialize, Serialize};
-pub use size::{Bindings, Dim, Size};
+pub use size::{Bindings, Dim, Maxima, Size};
 use std::collections::BTreeMap;
 pub use target::Target;
 pub use window::Window;
@@ -236,7 +236,7 @@ pub struct Kept {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The largest batch and sequence; `past` and sequence together are at most the latter.
-    pub maxima: Bindings,
+    pub maxima: Maxima,
     pub inputs: Vec<Io>,
     pub outputs: Vec<Io>,
     /// Bytes of arena for the planned maxima of batch and sequence.
@@ -296,7 +296,7 @@ pub struct Program {
     /// [`DType::F32`] or [`DType::F64`].
     pub real: DType,
     /// Planned maxima of batch and sequence, over all entries.
-    pub maxima: Bindings,
+    pub maxima: Maxima,
     pub kernels: Vec<Kernel>,
     pub entries: BTreeMap<EntryId, Entry>,
     /// Bytes of `Params`.

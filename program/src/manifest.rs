@@ -475,9 +475,15 @@ pub struct Train {
     pub schedule: ScheduleKind,
     /// Sequences per step,
     pub batch: u64,
+    /// or as many, up to that, as have so many tokens together with what fills them up to the longest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
     /// taken in so many micro-batches of equal size.
     pub accumulate: u64,
     pub steps: u64,
+    /// Parameters that stay beside the last checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Keep>,
     /// Largest global gradient norm; absent: no clipping.
     pub clip: Option<f64>,
     pub seed: u64,
@@ -493,6 +499,15 @@ pub struct Train {
     /// The most that the spectral norm of matrices with a vector ([`added::SPECTRAL`]) may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spectral: Option<f64>,
+}
+
+/// The parameters of how many steps are kept, and how far these are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// The last so many
+    pub last: u64,
+    /// of all steps whose numbers this divides.
+    pub every: u64,
 }
 
 /// Which parameters are trained.
@@ -672,6 +687,13 @@ impl std::fmt::Display for Memory {
     }
 }
 
+impl Train {
+    /// Tokens of a micro-batch, where they say how many sequences it has.
+    pub fn tokens_at_once(&self) -> Option<u64> {
+        self.tokens.map(|n| n / self.accumulate.max(1))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Data {
     /// As written in the source, relative to the working directory.
@@ -746,6 +768,8 @@ pub struct Pairs {
 impl Pairs {
     /// How many kinds of tokens a model needs beside those of the texts.
     pub const SPECIAL: u64 = 3;
+    /// Places that the shortest pair takes in a row: a token and its end.
+    pub const SHORTEST: u64 = 2;
 
     /// Whether a file of this name has both texts of a pair in each line.
     pub fn has_both(file: &str) -> bool {
@@ -865,9 +889,10 @@ impl Manifest {
     pub fn trained_count(&self) -> u64 {
         self.trained().map(Param::elements).sum()
     }
-    /// The planned maxima as (batch, sequence).
+    /// The largest batch of the longest sequences, and their length.
     pub fn maxima(&self) -> (u64, u64) {
-        (self.program.maxima.batch, self.program.maxima.seq)
+        let longest = self.program.maxima.longest();
+        (longest.batch, longest.seq)
     }
     /// Shape of a symbolic tensor as a size.
     pub fn size(shape: &[Dim]) -> Option<Size> {

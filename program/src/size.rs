@@ -38,6 +38,76 @@ impl Bindings {
     }
 }
 
+/// How large a run may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Maxima {
+    pub batch: u64,
+    pub seq: u64,
+    /// Tokens of all its sequences together, where they are fewer than the longest of the most. Such runs begin at the first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+}
+
+impl Maxima {
+    /// So many sequences, all of which may be the longest.
+    pub const fn new(batch: u64, seq: u64) -> Maxima {
+        Maxima {
+            batch,
+            seq,
+            tokens: None,
+        }
+    }
+
+    /// Whether a run may be of this size.
+    pub fn hold(self, at: Bindings) -> bool {
+        let end = at.past.saturating_add(at.seq);
+        let fits = |n: u64| at.past == 0 && at.batch.saturating_mul(at.seq) <= n;
+        (1..=self.batch).contains(&at.batch)
+            && at.seq > 0
+            && end <= self.seq
+            && self.tokens.is_none_or(fits)
+    }
+
+    /// As many of the longest sequences as there may be together, one at least.
+    pub fn longest(self) -> Bindings {
+        let fit = self.tokens.map_or(u64::MAX, |n| n / self.seq.max(1));
+        Bindings::new(self.batch.min(fit.max(1)), self.seq)
+    }
+
+    /// Two sizes of which one has at least as much of everything that grows with a power of the batch times one of the length as any run:
+    /// few of the longest sequences, and many of what length is left for these. On the way from one to the other, at `batch · seq` as large as it
+    /// may be, `c · batchᵖ · seqᵠ` is an exponential function of log batch, and a sum of such functions is largest at an end.
+    pub fn ends(self) -> [Bindings; 2] {
+        let fit = |of: u64| self.tokens.map_or(u64::MAX, |n| n.div_ceil(of.max(1)));
+        [
+            Bindings::new(self.batch.min(fit(self.seq)), self.seq),
+            Bindings::new(self.batch, self.seq.min(fit(self.batch))),
+        ]
+    }
+
+    /// The largest number at any size; `None` where it cannot be counted.
+    pub fn most(self, of: impl Fn(Bindings) -> Option<u64>) -> Option<u64> {
+        let [a, b] = self.ends();
+        Some(of(a)?.max(of(b)?))
+    }
+}
+
+impl From<Bindings> for Maxima {
+    fn from(at: Bindings) -> Maxima {
+        Maxima::new(at.batch, at.seq)
+    }
+}
+
+impl fmt::Display for Maxima {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "1..={} × 1..={}", self.batch, self.seq)?;
+        match self.tokens {
+            Some(n) => write!(f, ", at most {n} together"),
+            None => Ok(()),
+        }
+    }
+}
+
 pub(crate) fn nothing(n: &u64) -> bool {
     *n == 0
 }

@@ -161,9 +161,10 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             1 => " and a row before them",
             _ => " and rows before them",
         };
-        let rows = match built.unit {
-            Unit::Patch | Unit::Pixel => format!("{batch} images of {own} {of}{leading}"),
-            Unit::Token | Unit::Vector => format!("{batch} × {own} {of}{leading}"),
+        let rows = match (built.unit, t.tokens) {
+            (_, Some(tokens)) => format!("{tokens} tokens of either text"),
+            (Unit::Patch | Unit::Pixel, _) => format!("{batch} images of {own} {of}{leading}"),
+            (Unit::Token | Unit::Vector, _) => format!("{batch} × {own} {of}{leading}"),
         };
         let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);
         page.fact("train", &shown);

@@ -89,7 +89,7 @@ pub struct Built {
     pub train: Option<manifest::Train>,
     /// The files that the train block names.
     pub named: Named,
-    /// Planned maximum of the batch: the train block's, or 1.
+    /// Planned maximum of the batch: the train block's, as many of the longest texts as it has tokens for, or 1.
     pub batch: u64,
     pub summary: Summary,
     /// Of each evolve, which steps share weights.
@@ -414,7 +414,10 @@ fn assemble(
             .iter()
             .filter_map(EvolveSpec::decided)
             .collect(),
-        batch: train.as_ref().map_or(1, |t| t.batch / t.accumulate),
+        batch: train.as_ref().map_or(1, |t| match t.tokens_at_once() {
+            None => t.batch / t.accumulate,
+            Some(tokens) => (tokens / spec.begin.context().max(1)).max(1),
+        }),
         train,
         named: named.unwrap_or_default(),
         summary,

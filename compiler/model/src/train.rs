@@ -3,9 +3,10 @@
 //! | entry | default | |
 //! |---|---|---|
 //! | `data text("…", tokenizer: bytes)`, `tokens("…")`, `images("…", classes: 10)` or `vectors("…")` | required | see [`super::sources`] |
-//! | `batch n` | required | sequences, or images, per step |
+//! | `batch n`, `batch tokens(n)` | required | sequences, or images, per step; or as many pairs as take so many places of either text, with padding |
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
+//! | `keep checkpoints(last: 5, every: 500)` | none | parameters that stay beside the last checkpoint, for `odec average` |
 //! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy`; none, where the output gives numbers | see [`super::loss`] |
 //! | `optimizer adamw(lr: …)` | required | see [`odec_program::optimizers`], read by [`super::settings`] |
 //! | `schedule cosine(warmup: 5%)` | `constant` | see [`odec_program::schedules`], read by [`super::settings`] |
@@ -21,7 +22,7 @@ use super::args::{Args, Bounds, real, report};
 use super::constrain;
 use super::lora;
 use super::loss::{self, Objective};
-use super::part::expect;
+use super::part::{expect, incompatible};
 use super::settings;
 use super::sources::{Ends, SOURCES, Tokenized};
 use crate::codes;
@@ -30,7 +31,9 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{Flow, Form, Loss, Memory, Precision, Pretrained, Train, Tune};
+use odec_program::manifest::{
+    Flow, Form, Keep, Loss, Memory, Pairs, Precision, Pretrained, Train, Tune,
+};
 use odec_program::schedules::Constant;
 use std::path::Path;
 
@@ -48,6 +51,8 @@ const UNITS: [(&str, i64); 6] = [
 ];
 /// Largest budget of memory, in bytes.
 const MAX_BUDGET: u64 = 1 << 50;
+/// Most checkpoints that are kept.
+const MAX_KEPT: u64 = 1 << 10;
 /// Most states that a memory policy keeps.
 const MAX_SLOTS: u64 = 1 << 12;
 
@@ -59,6 +64,7 @@ const ENTRIES: &[&str] = &[
     "batch",
     "accumulate",
     "steps",
+    "keep",
     "clip",
     "seed",
     "precision",
@@ -159,23 +165,48 @@ pub fn read(
     };
     let data = required("data", "data text(\"corpus.txt\", tokenizer: bytes)");
     let optimizer = required("optimizer", "optimizer adamw(lr: 3e-4)");
-    let batch = required("batch", "batch 8");
+    let batch_at = required("batch", "batch 8");
     let steps = required("steps", "steps 1000");
     let trained_on = data.and_then(|e| SOURCES.read(e, sink));
     let told = ends.zip(trained_on.as_ref());
     let told = told.map(|(ends, source)| source.data(ends, sink));
     let vocab = ends.and_then(|e| e.input.vocab()).unwrap_or(u64::MAX);
     let optimizer = optimizer.and_then(|e| settings::optimizer(e, sink));
-    let batch = batch.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_BATCH), sink));
+    let batch = batch_at.and_then(|e| batch(e, sink));
     let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
     let accumulate = match value("accumulate") {
         Some(e) => accumulate(e, batch, sink),
         None => Some(1),
     };
+    if let (Some(Batch::Tokens(n)), Some(e), Some(parts)) = (batch, batch_at, accumulate) {
+        let pairs = told
+            .iter()
+            .flatten()
+            .any(|d| matches!(d.form, Form::Pairs(_)));
+        let context = ends.map_or(0, |e| e.sizes.context);
+        if told.as_ref().is_some_and(Option::is_some) && !pairs {
+            let d = incompatible(e.span, "`pairs` alone have batches of tokens");
+            sink.push(
+                d.label("this data gives rows of one length")
+                    .help("write `batch 8`"),
+            );
+        } else if n / parts < context {
+            let message = format!(
+                "a text may have {context} tokens, and a batch {}",
+                n / parts
+            );
+            let d = Diagnostic::error(codes::INVALID_VALUE, e.span, message);
+            let least = context.saturating_mul(parts);
+            sink.push(d.help(format!(
+                "write `batch tokens({least})` or more, or a shorter context"
+            )));
+        }
+    }
     let schedule = match value("schedule") {
         Some(e) => settings::schedule(e, steps, sink),
         None => Some(Constant.into()),
     };
+    let keep = value("keep").map(|e| keep(e, sink));
     let clip = value("clip").and_then(|e| report(real(e, Bounds::Positive), sink));
     let seed = value("seed").map_or(Some(0), |e| {
         report(whole(e, &Scope::new(), 0, u64::MAX), sink)
@@ -269,9 +300,14 @@ pub fn read(
         data,
         optimizer: optimizer?,
         schedule: schedule?,
-        batch: batch?,
+        batch: batch.zip(accumulate).map(|(b, parts)| b.rows(parts))?,
+        tokens: match batch? {
+            Batch::Rows(_) => None,
+            Batch::Tokens(n) => Some(n),
+        },
         accumulate: accumulate?,
         steps: steps?,
+        keep: keep.flatten(),
         clip,
         seed: seed?,
         memory: memory?,
@@ -322,14 +358,64 @@ fn from(e: &Entry, source: &str, sink: &mut Vec<Diagnostic>) -> Option<(Pretrain
     Some((from, e.span))
 }
 
+/// What a step takes.
+#[derive(Clone, Copy)]
+enum Batch {
+    Rows(u64),
+    Tokens(u64),
+}
+
+impl Batch {
+    /// The most rows of a step in so many micro-batches.
+    fn rows(self, parts: u64) -> u64 {
+        match self {
+            Batch::Rows(n) => n,
+            Batch::Tokens(n) => (n / parts / Pairs::SHORTEST).max(1) * parts,
+        }
+    }
+}
+
+/// `8`, or `tokens(4096)`.
+fn batch(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Batch> {
+    let Some(mut args) = Args::of(e).filter(|a| a.callee.name == "tokens") else {
+        let rows = report(whole(e, &Scope::new(), 1, MAX_BATCH), sink)?;
+        return Some(Batch::Rows(rows));
+    };
+    let Some(number) = args.positional() else {
+        let message = "`tokens` needs a number";
+        let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message);
+        sink.push(d.help("write `batch tokens(4096)`"));
+        return None;
+    };
+    args.finish(&[], sink);
+    let tokens = report(whole(number, &Scope::new(), 1, MAX_BATCH), sink)?;
+    Some(Batch::Tokens(tokens))
+}
+
+/// `checkpoints(last: 5, every: 500)`.
+fn keep(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Keep> {
+    let example = "keep checkpoints(last: 5, every: 500)";
+    let mut args = expect(e, "checkpoints", &[], example, sink)?;
+    let last = args.size("last", &Scope::new(), MAX_KEPT, sink);
+    let every = args.size("every", &Scope::new(), MAX_STEPS, sink);
+    args.finish(&[], sink);
+    Some(Keep {
+        last: last?,
+        every: every?,
+    })
+}
+
 /// A number of micro-batches of equal size.
-fn accumulate(e: &Expr, batch: Option<u64>, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+fn accumulate(e: &Expr, batch: Option<Batch>, sink: &mut Vec<Diagnostic>) -> Option<u64> {
     let n = report(whole(e, &Scope::new(), 1, MAX_BATCH), sink)?;
-    let batch = batch?;
+    let (batch, unit) = match batch? {
+        Batch::Rows(n) => (n, ""),
+        Batch::Tokens(n) => (n, " tokens"),
+    };
     if batch.is_multiple_of(n) {
         return Some(n);
     }
-    let message = format!("a batch of {batch} cannot be cut into {n} equal parts");
+    let message = format!("a batch of {batch}{unit} cannot be cut into {n} equal parts");
     sink.push(
         Diagnostic::error(codes::INVALID_VALUE, e.span, message)
             .label("a divisor of the batch is expected"),

@@ -1,6 +1,6 @@
 //! Static memory planning: every arena buffer gets an offset before anything runs.
 //!
-//! Takes a [`LaunchList`] and the maxima of batch and sequence; gives a [`Layout`]. A buffer lives from its first write to
+//! Takes a [`LaunchList`] and the [`Maxima`] of a run; gives a [`Layout`]. A buffer lives from its first write to
 //! its last use. Buffers are first joined into *blocks* where a row kernel may write over an input that dies in it;
 //! blocks are then placed by size, largest first, each into the tightest gap left by the blocks alive at the same
 //! time (best fit). [`check`] replays the code over a layout and proves that every read finds the value that was
@@ -9,7 +9,7 @@
 use super::launch_list::{BufferId, Chunk, LaunchList, Placement};
 use super::timeline::Timeline;
 use odec_program::kernel::{Mode, OperandAccess, Signature};
-use odec_program::{Access, Bindings};
+use odec_program::{Access, Bindings, Maxima};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -98,14 +98,15 @@ pub struct Block {
 ///
 /// # Errors
 /// When a size overflows or the arena exceeds [`LIMIT`].
-pub fn plan(code: &LaunchList, maxima: Bindings) -> Result<Layout, PlanError> {
-    let (batch, seq) = (maxima.batch, maxima.seq);
+pub fn plan(code: &LaunchList, maxima: impl Into<Maxima>) -> Result<Layout, PlanError> {
+    let maxima: Maxima = maxima.into();
+    let Bindings { batch, seq, .. } = maxima.longest();
     code.assert_types();
     let lives = lifetimes(code);
     let mut bytes = vec![0; code.buffers.len()];
     for (b, buffer) in code.buffers.iter().enumerate() {
-        bytes[b] = buffer
-            .bytes(maxima)
+        bytes[b] = maxima
+            .most(|at| buffer.bytes(at))
             .and_then(|n| n.checked_next_multiple_of(ALIGN))
             .ok_or_else(|| PlanError::Overflow {
                 name: buffer.name.clone(),
@@ -304,13 +305,19 @@ fn order(code: &LaunchList) -> impl Iterator<Item = usize> + '_ {
 
 /// Replays the code over a layout: every read of an arena buffer must find what was written to that buffer, and a
 /// launch may overlap its own arguments only where its kernel allows it.
-pub fn check(code: &LaunchList, layout: &Layout, maxima: Bindings) -> Result<(), CheckError> {
+pub fn check(
+    code: &LaunchList,
+    layout: &Layout,
+    maxima: impl Into<Maxima>,
+) -> Result<(), CheckError> {
+    let maxima: Maxima = maxima.into();
     // offset → (end, buffer): the value that lives there now; stretches are disjoint.
     let mut memory: BTreeMap<u64, (u64, BufferId)> = BTreeMap::new();
     let mut overwritten_by: BTreeMap<BufferId, BufferId> = BTreeMap::new();
     let stretch = |b: BufferId| {
         let start = layout.offsets[b.0 as usize]?;
-        Some((start, start + code.get(b).bytes(maxima).unwrap_or(0)))
+        let bytes = maxima.most(|at| code.get(b).bytes(at));
+        Some((start, start + bytes.unwrap_or(0)))
     };
     let name = |b: BufferId| code.get(b).name.clone();
     for (i, launch) in order(code).map(|i| (i, &code.launches[i])) {

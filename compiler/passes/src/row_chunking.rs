@@ -13,17 +13,17 @@ use super::launch_list::{Buffer, BufferId, Chunk, Launch, LaunchList, Placement}
 use odec_graph::TensorType;
 use odec_program::expr::{Expr, RowMap};
 use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Rows};
-use odec_program::{Access, Bindings, Body, Coeff, Dim, Pieces, Size};
+use odec_program::{Access, Body, Coeff, Dim, Maxima, Pieces, Size};
 use std::collections::BTreeSet;
 
 /// Most launches that are looked at together: logits and their gradients are seven.
 const REACH: usize = 64;
 
 /// Cuts the widest of what is larger than `limit` bytes at these maxima; pieces are multiples of `unit` rows.
-pub fn cut(mut code: LaunchList, maxima: Bindings, limit: u64, unit: u64) -> LaunchList {
+pub fn cut(mut code: LaunchList, maxima: Maxima, limit: u64, unit: u64) -> LaunchList {
     let mut used = uses(&code);
     let large = |b: &BufferId| {
-        let bytes = code.get(*b).bytes(maxima);
+        let bytes = maxima.most(|at| code.get(*b).bytes(at));
         bytes.is_some_and(|n| n > limit)
     };
     let buffers = (0..code.buffers.len() as u32).map(BufferId);
@@ -149,7 +149,7 @@ fn chunk(
     used: &[Vec<usize>],
     range: std::ops::Range<usize>,
     wide: u64,
-    maxima: Bindings,
+    maxima: Maxima,
     (limit, unit): (u64, u64),
 ) -> Option<Cut> {
     let launches = &code.launches[range.clone()];
@@ -168,7 +168,8 @@ fn chunk(
     let widest = inside.iter().flat_map(|l| &l.args);
     let widest = widest.filter_map(|b| row_bytes(code, *b)).max()?;
     let rows = (limit / widest / unit).max(1) * unit;
-    if Size::TOKENS.at(maxima).is_none_or(|tokens| rows >= tokens) {
+    let tokens = maxima.most(|at| Size::TOKENS.at(at));
+    if tokens.is_none_or(|tokens| rows >= tokens) {
         return None;
     }
 

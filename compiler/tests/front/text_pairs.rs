@@ -69,6 +69,12 @@ fn runs_are_told_the_files_and_the_last_three_tokens() {
     assert_eq!(of.tokenizer, Tokenizer::File("none.json".into()));
     assert!(of.skip_longer);
     assert_eq!((told.data.files.len(), told.data.held_out_percent), (3, 5));
+    assert_eq!((told.batch, told.tokens), (2, None));
+    let outcome = changed("batch  2", "batch  tokens(96);  accumulate 3");
+    let told = train(&outcome);
+    // No pair is shorter than a token and its end.
+    assert_eq!((told.batch, told.tokens), (48, Some(96)));
+    assert_eq!(told.tokens_at_once(), Some(32));
     let outcome = changed("cross_entropy", "smooth(1/10) + 1e-4*z_loss");
     assert_eq!(train(&outcome).loss, loss);
 }
@@ -149,6 +155,40 @@ fn what_does_not_fit_pairs_is_said_at_its_place() {
     ] {
         said(name, changed(from, to), parts);
     }
+    for (name, to, parts) in [
+        (
+            "no number",
+            "tokens()",
+            ["`tokens` needs a number", "write `batch tokens(4096)`"],
+        ),
+        ("a word", "words(64)", ["not a number", "words(64)"]),
+        (
+            "no room for a text",
+            "tokens(7)",
+            [
+                "a text may have 8 tokens, and a batch 7",
+                "`batch tokens(8)` or more",
+            ],
+        ),
+        (
+            "no room in a part",
+            "tokens(21);  accumulate 3",
+            [
+                "a text may have 8 tokens, and a batch 7",
+                "`batch tokens(24)` or more",
+            ],
+        ),
+        (
+            "unequal parts",
+            "tokens(64);  accumulate 3",
+            [
+                "a batch of 64 tokens cannot be cut into 3 equal parts",
+                "a divisor",
+            ],
+        ),
+    ] {
+        said(name, changed("batch  2", &format!("batch  {to}")), parts);
+    }
     let small = compile_text(&MODEL.replace("vocab: 262", "vocab: 258"));
     let needs = "with three special ones bytes are 259 kinds of tokens, the model knows 258";
     said("no room", small, [needs, "tokens(vocab: 259, …)"]);
@@ -165,6 +205,15 @@ fn what_does_not_fit_pairs_is_said_at_its_place() {
         );
     let two = "`pairs` are read by models of two sequences";
     said("one", compile_text(&one), [two, "this model reads one"]);
+    let rows = one
+        .replace("batch  2", "batch  tokens(64)")
+        .replace(DATA, "text(\"a.txt\", tokenizer: bytes)");
+    let alone = "`pairs` alone have batches of tokens";
+    said(
+        "no pairs",
+        compile_text(&rows),
+        [alone, "rows of one length"],
+    );
     let images = one
         .replace(
             "tokens(vocab: 262, context: 8)",

@@ -165,6 +165,8 @@ fn train() -> Train {
         .into(),
         schedule: Constant.into(),
         batch: 3,
+        tokens: None,
+        keep: None,
         accumulate: 1,
         steps: 10,
         clip: Some(1.0),

@@ -9,7 +9,7 @@ use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_graph::interp::{self, Tensor};
 use odec_program::manifest::Manifest;
-use odec_program::{Bindings, EntryId, Kept, names, noise};
+use odec_program::{Bindings, EntryId, Kept, Maxima, names, noise};
 use odec_runtime::infer::translate::Translation;
 use odec_runtime::{Artifact, Executor, Search, State, Tokenizer, Value, translate};
 use std::collections::BTreeMap;
@@ -261,6 +261,85 @@ fn programs_agree_with_the_interpreter() {
             }
         }
     }
+}
+
+/// Few long pairs or many short ones: any batch that has no more tokens than are planned, in the memory of those.
+#[test]
+fn batches_of_tokens_run_at_any_shape() {
+    let (_, text) = model(PLAIN, CROSS, "");
+    let planned = |batch: &str| {
+        let text = text.replace("batch 2;", batch);
+        manifest(&(source::built(&text), text), options())
+    };
+    let by_tokens = planned("batch tokens(72);  accumulate 3;");
+    let [grad, forward] =
+        [EntryId::Grad, EntryId::Forward].map(|e| by_tokens.program.entries[&e].maxima);
+    assert_eq!(
+        grad,
+        Maxima {
+            batch: 12,
+            seq: 12,
+            tokens: Some(24)
+        }
+    );
+    assert_eq!(forward, Maxima::new(2, 12));
+    let arena = |m: &Manifest| m.program.entries[&EntryId::Grad].arena_bytes;
+    let (long, all) = (arena(&planned("batch 2;")), arena(&planned("batch 12;")));
+    let most = arena(&by_tokens);
+    assert!(
+        (long..long + long / 8).contains(&most) && 4 * most < all,
+        "{long}, {most}, {all}"
+    );
+
+    let pairs = |rows: usize, width: usize| {
+        let of = |n: usize| {
+            pair(
+                [1 + n % (width - 1), 1 + n * 3 % (width - 1)],
+                n as i32,
+                width,
+            )
+        };
+        batch(&(0..rows).map(of).collect::<Vec<_>>())
+    };
+    let grads = |m: &Manifest, rows: usize, width: usize| {
+        let mut e = started(m);
+        e.set_poison(true);
+        let [source, tokens, targets] = pairs(rows, width);
+        let io = [
+            (names::SOURCE, Value::I32(&source)),
+            (names::TOKENS, Value::I32(&tokens)),
+            (names::TARGETS, Value::I32(&targets)),
+        ];
+        let at = Bindings::new(rows as u64, width as u64);
+        let found = e.run("grad", at, &io, &[]).map(drop);
+        found.map(|()| {
+            e.state(State::Grads)
+                .f32()
+                .iter()
+                .map(|x| x.to_bits())
+                .collect::<Vec<u32>>()
+        })
+    };
+    let wide = planned("batch 12;");
+    for (rows, width) in [(2, 12), (3, 8), (4, 6), (12, 2), (1, 12), (5, 4)] {
+        let got = grads(&by_tokens, rows, width).unwrap();
+        assert!(
+            got == grads(&wide, rows, width).unwrap(),
+            "{rows} × {width}"
+        );
+    }
+    for (rows, width) in [(3, 9), (13, 2), (12, 3)] {
+        let said = grads(&by_tokens, rows, width).unwrap_err().to_string();
+        assert!(
+            said.contains("1..=12 × 1..=12, at most 24 together"),
+            "{said}"
+        );
+    }
+    // What a crafted file says of more rows than its memories hold.
+    let mut bad = by_tokens;
+    let entry = bad.program.entries.get_mut(&EntryId::Grad).unwrap();
+    entry.maxima.tokens = Some(25);
+    assert!(Artifact::in_memory(bad).is_err());
 }
 
 /// However launches are joined and states are kept: the same bits.

@@ -11,7 +11,8 @@ use odec_program::kernel::{Mode, Signature};
 use odec_program::manifest::Manifest;
 use odec_program::names::LOGITS;
 use odec_program::{
-    Bindings, Coeff, DType, Dim, Entry, Instr, Kept, Operand, Piece, Program, Size, Slot, noise,
+    Bindings, Coeff, DType, Dim, Entry, Instr, Kept, Maxima, Operand, Piece, Program, Size, Slot,
+    noise,
 };
 use std::collections::BTreeSet;
 
@@ -44,14 +45,7 @@ pub(crate) fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> R
 /// The first contradiction.
 pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
     let p = &m.program;
-    let Bindings { batch, seq, past } = p.maxima;
-    let planned = |n: u64| (1..=LARGEST).contains(&n);
-    if !planned(batch) || !planned(seq) || past != 0 || batch.saturating_mul(seq) > LARGEST {
-        return invalid(
-            "program",
-            format!("{batch} sequences of {seq} tokens, after {past}, are planned"),
-        );
-    }
+    planned(p.maxima).or_else(|what| invalid("program", what))?;
     let lasting = [
         p.param_bytes,
         p.trained_bytes,
@@ -92,6 +86,23 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
         return invalid("program", TOO_MUCH);
     }
     Ok(signatures)
+}
+
+/// Whether any machine could run so much.
+fn planned(maxima: Maxima) -> Result<(), String> {
+    let Maxima { batch, seq, tokens } = maxima;
+    let some = |n: u64| (1..=LARGEST).contains(&n);
+    let all = maxima.most(|at| Size::TOKENS.at(at));
+    let fits = all.is_some_and(|n| n <= LARGEST) && tokens.is_none_or(|n| some(n) && n >= seq);
+    match some(batch) && some(seq) && fits {
+        true => Ok(()),
+        false => {
+            let together = tokens.map_or(String::new(), |n| format!(", {n} together,"));
+            Err(format!(
+                "{batch} sequences of {seq} tokens{together} are planned"
+            ))
+        }
+    }
 }
 
 /// Parameters and constants lie inside their slots, aligned, apart from each other.
@@ -142,7 +153,8 @@ fn tables(m: &Manifest) -> Result<(), Invalid> {
 
 fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Result<(), Invalid> {
     let (max, all) = (e.maxima, m.program.maxima);
-    if !(1..=all.batch).contains(&max.batch) || !(1..=all.seq).contains(&max.seq) || max.past != 0 {
+    let within = (1..=all.batch).contains(&max.batch) && (1..=all.seq).contains(&max.seq);
+    if !within || planned(max).is_err() {
         return invalid(
             format!("entry {name}"),
             "its maxima are not within the program's",
@@ -159,7 +171,7 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
                 ),
             );
         }
-        if io_bytes(io, max).is_none_or(|n| n > LARGEST) {
+        if most_bytes(io, max).is_none_or(|n| n > LARGEST) {
             return invalid(
                 format!("entry {name}"),
                 format!("`{}` needs more memory than a machine can have", io.name),
@@ -173,8 +185,10 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
     }
     pieces(e, max).or_else(|what| invalid(format!("entry {name}"), what))?;
     kept(e, m.program.cache_bytes).or_else(|what| invalid(format!("entry {name}"), what))?;
-    let late = Bindings { seq: 1, ..max }.after(max.seq - 1);
-    for at in [max, late] {
+    // Behind others, where they may be: the last token alone.
+    let late = Bindings::new(max.batch, 1).after(max.seq - 1);
+    let late = max.tokens.is_none().then_some(late);
+    for at in max.ends().into_iter().chain(late) {
         for (i, piece) in e.launches(at) {
             let instr = &e.instrs[i];
             instruction(m, e, instr, signatures, at, piece).or_else(|what| {
@@ -207,14 +221,14 @@ fn kept(e: &Entry, bytes: u64) -> Result<(), String> {
 }
 
 /// Stretches in pieces lie inside the entry, in order and apart, and there are not so many pieces that checking takes long.
-fn pieces(e: &Entry, max: Bindings) -> Result<(), String> {
+fn pieces(e: &Entry, max: Maxima) -> Result<(), String> {
     let mut next = 0;
     for p in &e.pieces {
         let end = u64::from(p.first) + u64::from(p.count);
         if u64::from(p.first) < next || end > e.instrs.len() as u64 {
             return Err("its pieces are not instructions of it, in order".into());
         }
-        let tokens = max.batch.checked_mul(max.seq);
+        let tokens = max.most(|at| Size::TOKENS.at(at));
         let many = tokens.is_none_or(|t| p.rows == 0 || t.div_ceil(p.rows) > MOST_PIECES);
         // Memory is handed out in words: an even number of rows begins at one, whatever the rows hold.
         if many || p.rows % 2 != 0 {
@@ -228,6 +242,11 @@ fn pieces(e: &Entry, max: Bindings) -> Result<(), String> {
 /// Bytes of an input or output, `None` when that overflows.
 pub fn io_bytes(io: &odec_program::Io, at: Bindings) -> Option<u64> {
     Size::of(&io.shape)?.at(at)?.checked_mul(io.dtype.bytes())
+}
+
+/// The same of the largest run.
+fn most_bytes(io: &odec_program::Io, max: Maxima) -> Option<u64> {
+    max.most(|at| io_bytes(io, at))
 }
 
 fn instruction(
@@ -395,7 +414,7 @@ fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>
     let p = &m.program;
     let io = |list: &[odec_program::Io], n: u32| {
         let io = list.get(n as usize)?;
-        Some((io_bytes(io, e.maxima)?, Some(io.dtype)))
+        Some((most_bytes(io, e.maxima)?, Some(io.dtype)))
     };
     match slot {
         Slot::Arena => Some((e.arena_bytes, None)),
@@ -424,7 +443,7 @@ pub fn memory_bytes(m: &Manifest) -> u64 {
     ];
     let ios = p.entries.values().flat_map(|e| {
         let ios = e.inputs.iter().chain(&e.outputs);
-        ios.filter_map(|io| io_bytes(io, e.maxima))
+        ios.filter_map(|io| most_bytes(io, e.maxima))
     });
     let trained = [Slot::Grads, Slot::Sums, Slot::Moment1, Slot::Moment2];
     let trained = trained.map(|slot| m.trained_slot_bytes(slot));

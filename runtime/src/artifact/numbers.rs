@@ -101,7 +101,18 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         let what = format!("{} sequences in {} micro-batches", t.batch, t.accumulate);
         return invalid(place("accumulate"), what);
     }
+    if let Some(tokens) = t.tokens {
+        within(&place("tokens"), tokens, t.accumulate, MOST_SEQUENCES)?;
+        if !matches!(t.data.form, Form::Pairs(_)) {
+            let what = "these are no pairs, whose batches may be of tokens";
+            return invalid(place("tokens"), what);
+        }
+    }
     within(&place("steps"), t.steps, 0, MOST_STEPS)?;
+    if let Some(keep) = t.keep {
+        within(&place("kept"), keep.last, 1, MOST_SEQUENCES)?;
+        within(&place("kept steps"), keep.every, 1, MOST_STEPS)?;
+    }
     let held = u64::from(t.data.held_out_percent);
     within(&place("held out"), held, 0, 99)?;
     arguments("optimizer", &mut *t.optimizer.clone())?;

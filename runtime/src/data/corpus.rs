@@ -90,8 +90,8 @@ impl Dataset for Corpus {
         self.tokens.is_empty()
     }
 
-    fn expected(&self, rows: u64, context: u64) -> f64 {
-        (rows * context) as f64
+    fn expected(&self, draw: Draw, context: u64) -> f64 {
+        (draw.batch * context) as f64
     }
 
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
@@ -171,8 +171,12 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     fn draw(seed: u64, step: u64) -> Draw {
-        let batch = 4;
-        Draw { seed, step, batch }
+        Draw {
+            seed,
+            step,
+            batch: 4,
+            tokens: None,
+        }
     }
 
     /// Files of a corpus, and whether they hold tokens.

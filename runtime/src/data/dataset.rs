@@ -20,9 +20,10 @@ pub trait Dataset {
     fn len(&self) -> u64;
     /// Whether there are none.
     fn is_empty(&self) -> bool;
-    /// How many tokens, images or sequences so many rows of at most so many positions have, on average.
-    fn expected(&self, rows: u64, context: u64) -> f64;
-    /// Some rows of one training step. The same draw and row give the same numbers.
+    /// How many tokens, images or sequences a step has, on average, of rows of at most so many positions.
+    fn expected(&self, draw: Draw, context: u64) -> f64;
+    /// Some rows of one training step. The same draw and row give the same numbers. Where a draw says tokens, these are the rows of one
+    /// micro-batch, and there are at most so many.
     ///
     /// # Errors
     /// When the training part is too short, or a file has changed.
@@ -56,6 +57,16 @@ pub struct Draw {
     pub step: u64,
     /// Rows of a step, those of all its micro-batches.
     pub batch: u64,
+    /// Where a step takes as many rows as have so many tokens.
+    pub tokens: Option<InTokens>,
+}
+
+/// Micro-batches by their tokens: of each, the columns of its longest row times its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InTokens {
+    pub most: u64,
+    /// Micro-batches of a step.
+    pub parts: u64,
 }
 
 impl Draw {

@@ -1,18 +1,19 @@
 //! Pairs of texts as batches of tokens: a part to train on, another held out.
 //!
 //! Takes the tokens of both texts of each pair. Which pairs are held out is drawn once for all. Training goes through all others before any
-//! comes again, in an order of its own each time; pairs of similar length stand in a batch, so that little of it is padding. Leaves files to
-//! [`mod@crate::data::sources`]. All tokens are in memory, 4 bytes each, and 16 bytes more for each pair.
+//! comes again, in an order of its own each time; pairs of similar length stand in a batch, so that little of it is padding. A batch has a number
+//! of pairs, or as many as have a number of tokens ([`Cuts`]). Leaves files to
+//! [`mod@crate::data::sources`]. All tokens are in memory, 4 bytes each, and 16 bytes more for each pair, 20 where batches are of tokens.
 
 use crate::data::DataError;
-use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
+use crate::data::dataset::{Batch, Batches, Dataset, Draw, InTokens, Unit};
 use crate::data::draw::{divided, drawn, permuted};
 use crate::data::identity::Identity;
 use crate::device::rng::Stream;
 use odec_program::manifest::Pairs;
 use odec_program::noise;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Batches whose pairs are sorted by length together.
 const POOL: u64 = 64;
@@ -81,6 +82,70 @@ pub struct PairSet {
     mean: f64,
     /// Pairs of the pool that was drawn last, by length.
     last: Mutex<Option<(Pool, Vec<u32>)>>,
+    /// Batches of tokens, as they were asked for last.
+    cuts: Mutex<Option<Arc<Cuts>>>,
+}
+
+/// All pairs to train on, cut into batches of at most so many tokens once for all, as fairseq's `--max-tokens` does (Ott et al. 2019). In each epoch the
+/// batches come in an order of their own, and pairs of equal length take each other's places, so that a pair has other neighbours.
+struct Cuts {
+    tokens: u64,
+    /// Numbers of pairs, shortest first.
+    sorted: Vec<u32>,
+    /// Where each batch begins, and where the last one ends.
+    starts: Vec<u32>,
+}
+
+impl Cuts {
+    /// Each batch has as many pairs as there is room for in rows as long as its longest.
+    fn new(set: &PairSet, tokens: u64) -> Cuts {
+        let mut sorted = set.train.clone();
+        set.sort(&mut sorted);
+        let mut starts = vec![0];
+        let mut rows = 0;
+        for (n, pair) in sorted.iter().enumerate() {
+            if rows > 0 && (rows + 1) * set.pair(*pair).columns() > tokens {
+                starts.push(n as u32);
+                rows = 0;
+            }
+            rows += 1;
+        }
+        starts.push(sorted.len() as u32);
+        Cuts {
+            tokens,
+            sorted,
+            starts,
+        }
+    }
+
+    fn batches(&self) -> u64 {
+        self.starts.len() as u64 - 1
+    }
+
+    /// The pairs of batch `number`, counted from the first epoch on.
+    fn batch(&self, set: &PairSet, seed: u64, number: u64) -> Vec<u32> {
+        let (epoch, place) = (number / self.batches(), number % self.batches());
+        let order = Stream::new(seed, "batches of tokens");
+        let batch = permuted(&order, epoch, place, self.batches()) as usize;
+        let places = self.starts[batch] as usize..self.starts[batch + 1] as usize;
+        let columns = |n: &u32| set.pair(*n).columns();
+        let mut pairs = Vec::with_capacity(places.len());
+        let mut at = places.start;
+        while at < places.end {
+            let length = columns(&self.sorted[at]);
+            let first = self.sorted.partition_point(|n| columns(n) < length);
+            let behind = self.sorted.partition_point(|n| columns(n) <= length);
+            let order = Stream::new(seed, &format!("pairs of {length} tokens"));
+            let taken = |at: usize| {
+                let place = permuted(&order, epoch, (at - first) as u64, (behind - first) as u64);
+                self.sorted[first + place as usize]
+            };
+            let end = behind.min(places.end);
+            pairs.extend((at..end).map(taken));
+            at = end;
+        }
+        pairs
+    }
 }
 
 /// Which batches are sorted together, of which seed and size.
@@ -112,6 +177,7 @@ impl PairSet {
             train,
             held_out,
             last: Mutex::new(None),
+            cuts: Mutex::new(None),
         }
     }
 
@@ -170,8 +236,19 @@ impl PairSet {
         pairs
     }
 
+    fn cuts(&self, tokens: u64) -> Arc<Cuts> {
+        let mut last = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(cuts) if cuts.tokens == tokens => cuts.clone(),
+            _ => last.insert(Arc::new(Cuts::new(self, tokens))).clone(),
+        }
+    }
+
     /// The pairs of one step: one of the batches that a sorted pool is cut into. In which order these come, is drawn.
-    fn step(&self, Draw { seed, step, batch }: Draw) -> Vec<u32> {
+    fn step(&self, draw: Draw) -> Vec<u32> {
+        let Draw {
+            seed, step, batch, ..
+        } = draw;
         let batches = (self.train.len() as u64 / batch.max(1)).clamp(1, POOL);
         let pool = Pool {
             seed,
@@ -222,8 +299,15 @@ impl Dataset for PairSet {
         self.tokens.pairs.is_empty()
     }
 
-    fn expected(&self, rows: u64, _: u64) -> f64 {
-        rows as f64 * self.mean
+    fn expected(&self, draw: Draw, _: u64) -> f64 {
+        let rows = match draw.tokens {
+            None => draw.batch as f64,
+            Some(InTokens { most, parts }) => {
+                let batches = self.cuts(most).batches().max(1);
+                (self.train.len() as u64 * parts) as f64 / batches as f64
+            }
+        };
+        rows * self.mean
     }
 
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
@@ -239,15 +323,22 @@ impl Dataset for PairSet {
     }
 
     /// Draw n is pair n of an order in which each comes once before any comes again. The draws of up to 64 steps are sorted by length and cut
-    /// into their batches, of which row r of step s is the r-th pair of one.
+    /// into their batches, of which row r of step s is the r-th pair of one. In batches of tokens, all pairs come once in an epoch of batches.
     fn training_batch(&self, draw: Draw, rows: Range<u64>, _: u64) -> Result<Batch, DataError> {
         self.some("training", &self.train)?;
         let first = draw.step.wrapping_shl(16).wrapping_add(rows.start);
         let key = Stream::new(draw.seed, noise::KEY).below(first, 1 << noise::BITS);
-        let pairs = self.step(draw);
+        let pairs = match draw.tokens {
+            None => self.step(draw)[rows.start as usize..rows.end as usize].to_vec(),
+            Some(InTokens { most, parts }) => {
+                let part = rows.start * parts / draw.batch.max(1);
+                let number = draw.step.wrapping_mul(parts).wrapping_add(part);
+                self.cuts(most).batch(self, draw.seed, number)
+            }
+        };
         Ok(Batch {
             key: key as i32,
-            ..self.batch(&pairs[rows.start as usize..rows.end as usize])
+            ..self.batch(&pairs)
         })
     }
 

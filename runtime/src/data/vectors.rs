@@ -103,8 +103,8 @@ impl Dataset for VectorSet {
         self.all.count == 0
     }
 
-    fn expected(&self, rows: u64, _: u64) -> f64 {
-        rows as f64
+    fn expected(&self, draw: Draw, _: u64) -> f64 {
+        draw.batch as f64
     }
 
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {

@@ -12,7 +12,7 @@ use crate::device::{Device, Mark};
 use crate::executor::run_error::{RunError, no_io};
 use crate::executor::step_count;
 use odec_program::manifest::{Manifest, StepCount};
-use odec_program::{Bindings, DType, Entry, EntryId, Io, noise};
+use odec_program::{Bindings, DType, Entry, EntryId, Io, Maxima, noise};
 use std::io;
 
 /// An input of an entry, row-major. Real numbers are rounded to those of the program.
@@ -49,11 +49,11 @@ pub(crate) struct Stage {
 impl Stage {
     fn new(
         e: &Entry,
-        at: Bindings,
+        bytes: impl Fn(&Io) -> u64,
         mut make: impl FnMut(u64) -> io::Result<Buffer>,
     ) -> io::Result<Stage> {
         let mut all = |list: &[Io]| -> io::Result<Vec<Buffer>> {
-            list.iter().map(|io| make(bytes(io, at))).collect()
+            list.iter().map(|io| make(bytes(io))).collect()
         };
         Ok(Stage {
             inputs: all(&e.inputs)?,
@@ -75,6 +75,11 @@ fn bytes(io: &Io, at: Bindings) -> u64 {
     check::io_bytes(io, at).unwrap_or(u64::MAX)
 }
 
+fn most(io: &Io, maxima: Maxima) -> u64 {
+    let most = maxima.most(|at| check::io_bytes(io, at));
+    most.unwrap_or(u64::MAX)
+}
+
 /// Words of an input or output in a run.
 pub(crate) fn words(io: &Io, at: Bindings) -> usize {
     (check::io_bytes(io, at).unwrap_or(0) / WORD) as usize
@@ -90,7 +95,7 @@ pub(crate) struct IoBuffers {
 impl IoBuffers {
     pub fn new(e: &Entry, device: &mut dyn Device) -> io::Result<IoBuffers> {
         Ok(IoBuffers {
-            place: Stage::new(e, e.maxima, |bytes| device.allocate(bytes))?,
+            place: Stage::new(e, |io| most(io, e.maxima), |bytes| device.allocate(bytes))?,
             free: Vec::new(),
         })
     }
@@ -99,7 +104,7 @@ impl IoBuffers {
     pub fn stage(&mut self, e: &Entry, at: Bindings, device: &mut dyn Device) -> io::Result<Stage> {
         match self.free.pop() {
             Some(stage) if stage.fits(e, at) => Ok(stage),
-            _ => Stage::new(e, at, |bytes| device.stage(bytes)),
+            _ => Stage::new(e, |io| bytes(io, at), |bytes| device.stage(bytes)),
         }
     }
 

@@ -408,14 +408,11 @@ impl Executor {
         let program = &manifest.program;
         let (id, e) = find(manifest, entry.as_ref())?;
         let entry = id.as_str();
-        let max = e.maxima;
-        let end = at.past.saturating_add(at.seq);
-        if !(1..=max.batch).contains(&at.batch) || at.seq == 0 || end > max.seq {
+        if !e.maxima.hold(at) {
             return Err(RunError::Size {
                 batch: at.batch,
-                seq: end,
-                max_batch: max.batch,
-                max_seq: max.seq,
+                seq: at.past.saturating_add(at.seq),
+                maxima: e.maxima,
             });
         }
         let ports = self

@@ -1,7 +1,7 @@
 //! Why an entry cannot run: sentences that name what was asked for and what there is.
 
 use odec_program::manifest::Manifest;
-use odec_program::{Entry, EntryId, Io};
+use odec_program::{Entry, EntryId, Io, Maxima};
 use std::io;
 
 /// Why an entry cannot run.
@@ -40,14 +40,11 @@ pub enum RunError {
         token: i32,
         vocab: u64,
     },
-    #[error(
-        "batch {batch} × sequence {seq} is outside the artifact's limits, 1..={max_batch} × 1..={max_seq}"
-    )]
+    #[error("batch {batch} × sequence {seq} is outside the artifact's limits, {maxima}")]
     Size {
         batch: u64,
         seq: u64,
-        max_batch: u64,
-        max_seq: u64,
+        maxima: Maxima,
     },
     #[error("entry `{entry}` needs the scalar `{name}`")]
     MissingScalar { entry: String, name: String },

@@ -111,7 +111,7 @@ pub fn judge(
     most: Option<u64>,
     report: &mut dyn FnMut(u64),
 ) -> Result<(Evaluation, Option<Confusion>), EvaluateError> {
-    let (rows, columns) = (x.manifest().program.maxima.batch, window(x));
+    let (rows, columns) = (x.manifest().program.maxima.longest().batch, window(x));
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut predicted) = (0.0, 0);

@@ -8,13 +8,12 @@
 //! A step whose loss or gradient norm is not finite ends the run, and what was asked for behind it does not count: nothing
 //! is saved while a step is under way.
 
-use crate::data::dataset::{Batch, Draw};
+use crate::data::dataset::{Batch, Draw, InTokens};
 use crate::data::{DataError, mask};
 use crate::device::reals::decimal;
 use crate::executor::io_buffers::Ticket;
 use crate::executor::step_count;
 use crate::executor::{RunError, State};
-use crate::parameters::checkpoint::Progress;
 use crate::system::owned::CHECKPOINT;
 use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
@@ -115,13 +114,23 @@ impl Run {
         Ok(())
     }
 
+    /// How what a step trains on is drawn.
+    pub(crate) fn draw(&self, step: u64) -> Draw {
+        let parts = self.train.accumulate;
+        let tokens = self.train.tokens_at_once();
+        Draw {
+            seed: self.progress.seed,
+            step,
+            batch: self.train.batch,
+            tokens: tokens.map(|most| InTokens { most, parts }),
+        }
+    }
+
     /// What a step trains on.
     fn batches(&self, step: u64) -> Result<Vec<Batch>, DataError> {
         let rows = self.train.batch / self.train.accumulate;
-        let Progress { seed, .. } = self.progress;
-        let batch = self.train.batch;
-        let draw = Draw { seed, step, batch };
-        let stream = mask::training(seed);
+        let draw = self.draw(step);
+        let stream = mask::training(draw.seed);
         let columns = crate::infer::evaluate::window(&self.x);
         let batches = (0..self.train.accumulate).map(|n| {
             let rows = n * rows..(n + 1) * rows;

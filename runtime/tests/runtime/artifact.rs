@@ -414,7 +414,7 @@ fn numbers_that_nobody_can_compute_with_are_refused() {
             max: u64::MAX,
         }]
     });
-    refused("are planned", &|m| m.program.maxima.past = 1);
+    refused("are planned", &|m| m.program.maxima.tokens = Some(1));
     refused("scratch", &|m| {
         m.program.entries.get_mut("forward").unwrap().scratch_bytes = 0
     });

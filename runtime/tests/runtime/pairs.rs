@@ -2,7 +2,7 @@
 
 use odec_program::manifest::{Data, Form, Pairs, Tokenizer as Named};
 use odec_program::names::{SOURCE, TARGETS, TOKENS};
-use odec_runtime::data::dataset::{Draw, Unit};
+use odec_runtime::data::dataset::{Draw, InTokens, Unit};
 use odec_runtime::data::{DataError, Source, sources};
 use odec_runtime::{Batch, Dataset, Show, Tokenizer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -378,6 +378,7 @@ fn longer_pairs_are_left_out_where_that_is_asked_for() {
         seed: 0,
         step: 0,
         batch: 1,
+        tokens: None,
     };
     assert!(matches!(
         set.training_batch(draw, 0..1, 2),
@@ -407,6 +408,7 @@ fn drawn(set: &dyn Dataset, seed: u64, step: u64) -> Batch {
         seed,
         step,
         batch: BATCH,
+        tokens: None,
     };
     set.training_batch(draw, 0..BATCH, CONTEXT).unwrap()
 }
@@ -447,6 +449,7 @@ fn a_step_can_be_drawn_again_in_parts_and_in_any_order() {
         seed: 3,
         step: 70,
         batch: BATCH,
+        tokens: None,
     };
     let parts = [0..3, 3..8].map(|part| set.training_batch(draw, part, CONTEXT).unwrap());
     let parts: Vec<_> = parts.iter().flat_map(rows).collect();
@@ -476,8 +479,14 @@ fn pairs_of_similar_length_stand_together() {
     assert!(!columns.is_sorted());
     assert!(columns[..32].iter().max() == columns[32..].iter().max());
     // What is shown of the speed.
+    let draw = Draw {
+        seed: 3,
+        step: 0,
+        batch: BATCH,
+        tokens: None,
+    };
     let mean = batches.iter().map(|b| b.count(Unit::Tokens)).sum::<u64>() as f64 / 64.0;
-    assert!((set.expected(BATCH, CONTEXT) / mean - 1.0).abs() < 0.05);
+    assert!((set.expected(draw, CONTEXT) / mean - 1.0).abs() < 0.05);
 }
 
 #[test]
@@ -506,4 +515,104 @@ fn held_out_pairs_come_by_length_and_some_are_spread_over_all() {
     assert!(texts(false).is_sorted());
     assert_eq!(BTreeSet::from_iter(texts(false)), all);
     assert_eq!(texts(true), (0..PAIRS).map(self::texts).collect::<Vec<_>>());
+}
+
+/// Micro-batch `number` of a run that takes two of at most `most` tokens in a step.
+fn of_tokens(set: &dyn Dataset, seed: u64, most: u64, number: u64) -> Batch {
+    let draw = Draw {
+        seed,
+        step: number / 2,
+        batch: most,
+        tokens: Some(InTokens { most, parts: 2 }),
+    };
+    let rows = most / 2;
+    let first = number % 2 * rows;
+    set.training_batch(draw, first..first + rows, CONTEXT)
+        .unwrap()
+}
+
+#[test]
+fn batches_of_tokens_have_each_pair_once_in_an_epoch() {
+    let (_place, set) = large();
+    for most in [CONTEXT, 64, 1000, 1 << 40] {
+        let mut number = 0;
+        let mut epochs = [0, 1].map(|_| {
+            let mut epoch: Vec<Batch> = Vec::new();
+            let mut pairs = BTreeSet::new();
+            while pairs.len() < 630 {
+                let batch = of_tokens(&*set, 3, most, number);
+                assert!(batch.rows * batch.columns <= most, "{most}");
+                for pair in rows(&batch) {
+                    assert!(pairs.insert(pair), "{most}: a pair comes again");
+                }
+                epoch.push(batch);
+                number += 1;
+            }
+            epoch
+        });
+        let order = |epoch: &[Batch]| {
+            epoch
+                .iter()
+                .map(|b| (b.rows, b.columns))
+                .collect::<Vec<_>>()
+        };
+        let orders = epochs.each_ref().map(|e| order(e));
+        let all = epochs[0].len();
+        if all > 10 {
+            assert_ne!(
+                orders[0], orders[1],
+                "{most}: batches come in another order"
+            );
+        }
+        // Batches stay what they are but for pairs of one length, and no two could be one.
+        epochs
+            .iter_mut()
+            .for_each(|e| e.sort_by_key(|b| (b.columns, b.rows)));
+        let [first, second] = epochs.each_ref().map(|e| order(e));
+        assert_eq!(first, second, "{most}");
+        let padding: u64 = epochs[0].iter().map(|b| b.padding.unwrap()).sum();
+        let places: u64 = epochs[0].iter().map(|b| 2 * b.rows * b.columns).sum();
+        let alone = |[s, t]: &[String; 2]| s.len().abs_diff(t.len()) as u64;
+        let least: u64 = epochs[0].iter().flat_map(rows).map(|p| alone(&p)).sum();
+        if most <= 64 {
+            assert!(
+                padding - least < places / 20,
+                "{most}: {padding}, {least} of {places}"
+            );
+        }
+        if most == 64 {
+            assert!(
+                5 * all as u64 * most < 7 * places / 2,
+                "{most}: {places} in {all}"
+            );
+        }
+        let draw = Draw {
+            seed: 3,
+            step: 0,
+            batch: most,
+            tokens: Some(InTokens { most, parts: 2 }),
+        };
+        let read: u64 = epochs[0].iter().map(|b| b.count(Unit::Tokens)).sum();
+        let (mean, said) = (2.0 * read as f64 / all as f64, set.expected(draw, CONTEXT));
+        assert!((said / mean - 1.0).abs() < 1e-9, "{most}: {said}, {mean}");
+    }
+    let together = |seed, numbers: std::ops::Range<u64>| -> Vec<Batch> {
+        numbers.map(|n| of_tokens(&*set, seed, 64, n)).collect()
+    };
+    let (forth, other) = (together(3, 0..300), together(4, 0..300));
+    assert_ne!(forth, other);
+    let mut back: Vec<Batch> = (0..300).rev().map(|n| of_tokens(&*set, 3, 64, n)).collect();
+    back.reverse();
+    assert!(forth == back, "any batch can be drawn again");
+    // A pair has other neighbours in the second epoch.
+    let batches = |of: &[Batch]| -> BTreeSet<BTreeSet<[String; 2]>> {
+        of.iter().map(|b| rows(b).into_iter().collect()).collect()
+    };
+    let all = (0..).take_while(|n| {
+        let pairs = forth[..*n].iter().flat_map(rows).collect::<BTreeSet<_>>();
+        pairs.len() < 630
+    });
+    let all = all.count();
+    let (first, second) = (batches(&forth[..all]), batches(&forth[all..2 * all]));
+    assert!(first.intersection(&second).count() < all / 4);
 }

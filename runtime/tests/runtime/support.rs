@@ -430,6 +430,8 @@ pub fn manifest() -> Manifest {
         }
         .into(),
         batch: BATCH,
+        tokens: None,
+        keep: None,
         accumulate: 1,
         steps: 40,
         clip: Some(1.0),
@@ -480,7 +482,7 @@ pub fn manifest() -> Manifest {
         ),
     ];
     let entry = |inputs: &[&Io], outputs: &[Io], instrs| Entry {
-        maxima: Bindings::new(BATCH, CONTEXT),
+        maxima: Maxima::new(BATCH, CONTEXT),
         inputs: inputs.iter().map(|io| (*io).clone()).collect(),
         outputs: outputs.to_vec(),
         arena_bytes,
@@ -492,7 +494,7 @@ pub fn manifest() -> Manifest {
     let forward = entry(&[&tokens], &[logits], forward_instrs);
     // A token's logits do not depend on other tokens here: to go on after some is to start anew.
     let decode = Entry {
-        maxima: Bindings::new(1, CONTEXT),
+        maxima: Maxima::new(1, CONTEXT),
         ..forward.clone()
     };
     let entries = BTreeMap::from([
@@ -545,7 +547,7 @@ pub fn manifest() -> Manifest {
         }],
         train: Some(train),
         program: Program {
-            maxima: Bindings::new(BATCH, CONTEXT),
+            maxima: Maxima::new(BATCH, CONTEXT),
             kernels: mk.kernels,
             entries,
             param_bytes: 2 * TABLE * 4,
@@ -616,7 +618,7 @@ pub fn images() -> Manifest {
     let symbol = spec.symbol();
     m.program.kernels.push(Kernel { symbol, spec });
     let copies = m.program.kernels.len() as u32 - 1;
-    let one = Bindings::new(BATCH, 1);
+    let one = Maxima::new(BATCH, 1);
     (m.model.context, m.program.maxima) = (1, one);
     let entries = &mut m.program.entries;
     entries.remove(&EntryId::Decode);

@@ -186,6 +186,7 @@ fn an_epoch_has_each_sequence_for_training_once() {
         seed: 1,
         step,
         batch: 4,
+        tokens: None,
     };
     let numbers = |b: &Batch| -> Vec<usize> {
         let rows = b.real(VECTORS).chunks(6).zip(b.real(TARGETS).chunks(3));

@@ -64,7 +64,7 @@ fn every_launch_is_one_that_a_card_takes() {
         // Where each slot is, as the first launch says.
         let mut slots = BTreeMap::new();
         for (entry_name, entry) in &m.program.entries {
-            let whole = entry.maxima;
+            let whole = entry.maxima.longest();
             let mut sizes = vec![whole, Bindings::new(1, 3)];
             if *entry_name == EntryId::Decode {
                 sizes = vec![whole, Bindings::new(1, 1).after(whole.seq - 1)];
@@ -113,7 +113,7 @@ fn one_graph_for_all_steps_and_one_for_all_tokens() {
     let m = planned("prenorm", &[("for 6 steps", "for 2 steps")], Target::Sm90a);
     let (mut x, recording) = recorded(&m, Target::Sm90a);
     let entries = &m.program.entries;
-    let at = entries["grad"].maxima;
+    let at = entries["grad"].maxima.longest();
     for step in 0..10 {
         run(&mut x, "grad", &entries["grad"], at, 0.0);
         let one = Bindings::new(1, 1);
@@ -157,7 +157,7 @@ fn warpgroups_ask_for_their_shared_memory() {
     );
     let (mut x, recording) = recorded(&m, Target::Sm90a);
     let entry = &m.program.entries["grad"];
-    run(&mut x, "grad", entry, entry.maxima, 0.0);
+    run(&mut x, "grad", entry, entry.maxima.longest(), 0.0);
     let (told, permitted) = (recording.launches.borrow(), recording.dynamic.borrow());
     let mut widths = BTreeMap::new();
     for (l, i) in told.iter().zip(&entry.instrs) {
@@ -179,7 +179,11 @@ fn warpgroups_ask_for_their_shared_memory() {
             "{}",
             spec.symbol()
         );
-        let dims: Vec<u64> = i.dims.iter().map(|d| d.at(entry.maxima).unwrap()).collect();
+        let dims: Vec<u64> = i
+            .dims
+            .iter()
+            .map(|d| d.at(entry.maxima.longest()).unwrap())
+            .collect();
         // 128 rows, and 64 columns of few, tiles 64 deep of two bytes; two blocks share 227 KiB.
         let few = c.a_transposed || dims[1] <= 64;
         let (width, tiles) = if few { (64, 4) } else { (128, 3) };
@@ -287,7 +291,7 @@ fn maps_are_those_of_the_launch() {
     let m = planned("prenorm", &texts, Target::Sm90a);
     let (mut x, recording) = recorded(&m, Target::Sm90a);
     let entries = &m.program.entries;
-    for at in [entries["grad"].maxima, Bindings::new(1, 3)] {
+    for at in [entries["grad"].maxima.longest(), Bindings::new(1, 3)] {
         for _ in 0..3 {
             recording.launches.borrow_mut().clear();
             run(&mut x, "grad", &entries["grad"], at, 0.0);
@@ -308,7 +312,7 @@ fn maps_are_those_of_the_launch() {
     let m = planned("prenorm", &texts, Target::Sm80);
     let (mut x, recording) = recorded(&m, Target::Sm80);
     let entry = &m.program.entries["grad"];
-    run(&mut x, "grad", entry, entry.maxima, 0.0);
+    run(&mut x, "grad", entry, entry.maxima.longest(), 0.0);
     assert!(
         recording
             .launches

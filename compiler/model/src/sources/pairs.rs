@@ -56,6 +56,7 @@ impl Part for Pairs {
             notes: &[
                 "The last three numbers of the vocabulary are `begin`, `end` and `padding`, so bytes need `vocab: 259`.",
                 "A step takes pairs of similar length: those of 64 batches are sorted by it, and the batches shuffled. Every pair is drawn once in an epoch.",
+                "With `batch tokens(4096)` a batch has as many pairs as fit into so many tokens of either text, padding among them.",
                 "A pair with an empty text, or one longer than the context with its `end`, is named by its file and line before training begins. All tokens are held in memory, 4 bytes each.",
                 "Paths are relative to the folder in which the command runs; `--data` names other files.",
             ],

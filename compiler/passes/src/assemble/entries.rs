@@ -16,7 +16,7 @@ use odec_graph::{Graph, TensorType};
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{Constant, Memory};
 use odec_program::{
-    Bindings, Coeff, Dim, Entry, EntryId, Instr, Io, Kept, Kernel, Operand, ResultId, Size, Slot,
+    Coeff, Dim, Entry, EntryId, Instr, Io, Kept, Kernel, Maxima, Operand, ResultId, Size, Slot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,7 @@ impl<'a> Maker<'a> {
         &mut self,
         name: EntryId,
         graph: &Graph,
-        maxima: Bindings,
+        maxima: Maxima,
     ) -> Result<Vec<(EntryId, Entry)>, AssembleError> {
         let real = self.table.real;
         // Inputs keep their numbers even where a pass finds that one is not needed.
@@ -150,7 +150,7 @@ impl<'a> Maker<'a> {
         name: EntryId,
         graph: &Graph,
         inputs: &[Io],
-        maxima: Bindings,
+        maxima: Maxima,
     ) -> Result<(Homes, Vec<Io>), AssembleError> {
         let real = self.table.real;
         let mut outputs = Vec::new();
@@ -196,9 +196,8 @@ impl<'a> Maker<'a> {
                 }
                 OpKind::Cache(_) | OpKind::Carry(_) => {
                     let ty = &node.types[0];
-                    let bytes = ty
-                        .size()
-                        .at(maxima)
+                    let bytes = maxima
+                        .most(|at| ty.size().at(at))
                         .and_then(|n| n.checked_mul(dtype(ty, real).bytes()));
                     let offset = self.cache;
                     let end = bytes.and_then(|b| reserve(offset, b));
@@ -265,7 +264,7 @@ impl<'a> Maker<'a> {
         &mut self,
         name: EntryId,
         code: LaunchList,
-        maxima: Bindings,
+        maxima: Maxima,
         inputs: Vec<Io>,
         outputs: Vec<Io>,
     ) -> Result<Entry, AssembleError> {
@@ -297,8 +296,10 @@ impl<'a> Maker<'a> {
             .iter()
             .enumerate()
             .map(|(n, l)| {
-                let dims: Vec<u64> = l.dims.iter().map(|d| d.at(maxima).unwrap_or(0)).collect();
-                scratch_bytes = scratch_bytes.max(l.spec.signature().scratch_bytes(&dims));
+                for at in maxima.ends() {
+                    let dims: Vec<u64> = l.dims.iter().map(|d| d.at(at).unwrap_or(0)).collect();
+                    scratch_bytes = scratch_bytes.max(l.spec.signature().scratch_bytes(&dims));
+                }
                 let place = |b: &BufferId| match &code.get(*b).home {
                     Placement::Fixed(o) => *o,
                     Placement::Arena => {

@@ -17,8 +17,8 @@ use crate::update::{accumulate, update};
 use entries::Maker;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TypeError};
-use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Tune};
-use odec_program::{Bindings, DType, Entry, EntryId, Io, Program, ResultId, Slot};
+use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Train, Tune};
+use odec_program::{DType, Entry, EntryId, Io, Maxima, Program, ResultId, Slot};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -66,18 +66,15 @@ pub fn build_manifest(
 /// [`AssembleError::Params`] and [`AssembleError::Plan`] when the model does not fit into memory; anything else is a
 /// fault of the compiler.
 pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
-    let alone = Bindings::new(1, model.maxima.seq);
-    let graphs: Vec<(EntryId, &Graph, Bindings)> = [
-        (EntryId::Forward, Some(model.forward), model.maxima),
+    let alone = Maxima::new(1, model.maxima.seq);
+    let (whole, trained) = (model.maxima.into(), trained(model));
+    let graphs: Vec<(EntryId, &Graph, Maxima)> = [
+        (EntryId::Forward, Some(model.forward), whole),
         (EntryId::Decode, model.decode, alone),
         (EntryId::Encode, model.translation.map(|t| &t.encode), alone),
-        (
-            EntryId::Extend,
-            model.translation.map(|t| &t.extend),
-            model.maxima,
-        ),
-        (EntryId::Loss, model.loss, model.maxima),
-        (EntryId::Grad, model.grad, model.maxima),
+        (EntryId::Extend, model.translation.map(|t| &t.extend), whole),
+        (EntryId::Loss, model.loss, trained),
+        (EntryId::Grad, model.grad, trained),
     ]
     .into_iter()
     .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
@@ -96,7 +93,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
             1 => Slot::Grads,
             _ => {
                 let (name, code) = (EntryId::Accumulate, accumulate(&table));
-                let e = maker.entry(name, code, model.maxima, vec![], vec![])?;
+                let e = maker.entry(name, code, trained, vec![], vec![])?;
                 entries.insert(name, e);
                 Slot::Sums
             }
@@ -108,7 +105,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
             shape: vec![],
         }];
         let name = EntryId::Update;
-        let e = maker.entry(name, code, model.maxima, vec![], outputs)?;
+        let e = maker.entry(name, code, trained, vec![], outputs)?;
         entries.insert(name, e);
     }
     let Maker {
@@ -120,7 +117,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     } = maker;
     let program = Program {
         real,
-        maxima: model.maxima,
+        maxima: trained,
         kernels: kernels.list,
         entries,
         param_bytes: table.bytes,
@@ -166,8 +163,21 @@ pub fn gradient(
         ..policy(model)
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
-    let mut made = maker.graph_entries(EntryId::Grad, graph, model.maxima)?;
+    let mut made = maker.graph_entries(EntryId::Grad, graph, trained(model))?;
     Ok(made.pop().map(|(_, entry)| entry))
+}
+
+/// What loss and gradient are planned for.
+fn trained(model: &Model) -> Maxima {
+    let at_once = model.train.as_ref().and_then(Train::tokens_at_once);
+    match at_once {
+        None => model.maxima.into(),
+        Some(tokens) => Maxima {
+            batch: (tokens / Pairs::SHORTEST).max(1),
+            seq: model.maxima.seq,
+            tokens: Some(tokens),
+        },
+    }
 }
 
 /// What is trained of a model.

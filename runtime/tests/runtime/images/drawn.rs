@@ -73,7 +73,12 @@ fn an_epoch_has_each_image_for_training_once_and_no_other() {
         let training = images - held.len();
         let draw = |seed, step| {
             let (seed, step, batch) = (seed, step, 4);
-            Draw { seed, step, batch }
+            Draw {
+                seed,
+                step,
+                batch,
+                tokens: None,
+            }
         };
         let epochs = |seed: u64| -> Vec<usize> {
             let steps = (2 * training).div_ceil(4) as u64;
@@ -128,6 +133,7 @@ fn images_for_training_are_shifted_and_flipped_by_their_draw() {
         seed: 5,
         step,
         batch: 10,
+        tokens: None,
     };
     let black = ((0.0 - SHAPE.mean) / SHAPE.std) as f32;
     // Image with y, x and channel from which a shifted one is read.
@@ -234,6 +240,7 @@ fn points_between_noise_and_images_can_be_drawn_again() {
         seed,
         step,
         batch: 8,
+        tokens: None,
     };
     let names = |b: &Batch| b.inputs.iter().map(|(name, _)| *name).collect::<Vec<_>>();
     let whole = set.training_batch(draw(3, 7), 0..8, 8).unwrap();

@@ -15,6 +15,7 @@ fn refusal(p: &Place, file: &Path, shape: &Images) -> String {
             seed: 0,
             step: 0,
             batch: 12,
+            tokens: None,
         };
         set.training_batch(draw, 0..12, PATCHES_OF_ONE)
     });
@@ -194,6 +195,7 @@ fn a_file_that_changes_while_it_is_read_is_named() {
         seed: 0,
         step: 0,
         batch: 4,
+        tokens: None,
     };
     assert!(set.training_batch(draw, 0..4, 6).is_ok());
     p.write("images.npy", &images[..images.len() - 100]);
