@@ -4,9 +4,12 @@
 
 use crate::curves::Drawn;
 use crate::plot::{Plot, SIZES, Unit};
-use crate::table::loss;
+use crate::table::{cut, loss};
 use odec_compiler::cost::state_bytes;
 use odec_program::EntryId;
+
+/// The longest name beside a point.
+const NAME: usize = 20;
 
 /// What runs cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +107,7 @@ pub fn picture(runs: &[Drawn], cost: Cost, id: &str) -> Option<String> {
             let unbeaten = best.contains(&n);
             plot.dot(if unbeaten { "dot" } else { "dot beaten" }, *point, 5.0);
             if unbeaten {
-                plot.name(*point, &d.run.name);
+                plot.name(*point, &cut(&d.run.name, NAME, false));
             }
             plot.end();
         }

@@ -127,7 +127,8 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-fn cut(text: &str, most: usize, ascii: bool) -> String {
+/// A text of at most so many characters.
+pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> String {
     if text.chars().count() <= most {
         return text.to_string();
     }
