@@ -136,6 +136,8 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
         column("proved order", true, move |d| {
             known(orders.get(&d.number).map(|p| *p as f64), |p| p.to_string())
         }),
+        column("held-out loss", true, |d| known(d.run.held_out(), loss)),
+        column("training loss", true, |d| known(last(d.run), loss)),
         column("steps", true, |d| (steps(d.run), d.run.done().to_string())),
         column(counted, true, |d| {
             let read = d.run.done() * d.run.per_step().0;
@@ -164,8 +166,6 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
             let rate = Cost::Flops.of(d).map(|n| n / d.run.seconds());
             known(rate, flops)
         }),
-        column("training loss", true, |d| known(last(d.run), loss)),
-        column("held-out loss", true, |d| known(d.run.held_out(), loss)),
     ];
     *out += "<div class=\"scroll\"><table class=\"runs sortable\">\n<thead><tr>";
     for c in &columns {
@@ -272,11 +272,22 @@ fn compared(n: usize, group: &[Drawn], out: &mut String) {
     let files = markup(&escaped(&first.run.progress.data.files.join(", ")));
     let _ = writeln!(out, "<section>\n<h2>Losses on {files}</h2>");
     *out += "<ul class=\"legend\">";
+    // Runs of an exploration are called by hashes: their schemes and settings tell more.
+    let told = |d: &Drawn| {
+        let set = d.run.manifest.settings.iter().map(|s| escaped(s));
+        let told: Vec<String> = [d.run.scheme()].into_iter().chain(set).collect();
+        told.join(", ")
+    };
+    let differ = group.iter().any(|d| told(d) != told(first));
     for d in group {
         let (number, class, name) = (d.number, class(d.number), markup(&d.run.name));
+        let more = match differ {
+            true => format!(" <span class=\"soft\">{}</span>", markup(&told(d))),
+            false => String::new(),
+        };
         let _ = write!(
             out,
-            "<li class=\"{class}\" data-run=\"{number}\"><span class=\"swatch {class}\"></span>{name}</li>"
+            "<li class=\"{class}\" data-run=\"{number}\"><span class=\"swatch {class}\"></span>{name}{more}</li>"
         );
     }
     *out += "</ul>\n<div class=\"all\">\n";

@@ -38,6 +38,9 @@ pub const SIZES: [Size; 2] = [
 /// Room around the plot: left, top, right, bottom.
 const ROOM: [f64; 4] = [52.0, 30.0, 14.0, 46.0];
 
+/// The largest radius of a dot with its rim.
+const DOT: f64 = 6.0;
+
 /// What a number counts, in units that leave few digits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
@@ -177,9 +180,11 @@ impl Plot {
         self.put(format_args!(
             "<svg class=\"plot {class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">"
         ));
-        let (w, h) = (right - left, bottom - top);
+        let w = right - left;
+        // Dots at the ends of axes are whole; what is above the largest loss is cut.
+        let (x, wide, high) = (left - DOT, w + 2.0 * DOT, bottom - top + DOT);
         self.put(format_args!(
-            "<clipPath id=\"{id}-{class}\"><rect x=\"{left}\" y=\"{top}\" width=\"{w}\" height=\"{h}\"/></clipPath>"
+            "<clipPath id=\"{id}-{class}\"><rect x=\"{x}\" y=\"{top}\" width=\"{wide}\" height=\"{high}\"/></clipPath>"
         ));
         for t in self.y.ticks().collect::<Vec<_>>() {
             let (at, label) = (self.vertical(t), self.y.label(t));

@@ -90,11 +90,11 @@ fn table(runs: &[Run], columns: &[Column]) -> Table {
     table
 }
 
-/// `300`, or `120 of 300`.
+/// `300`, or `120 of 300` where not all is done.
 pub fn steps(r: &Run) -> String {
-    match (r.done(), r.progress.steps) {
-        (done, planned) if done >= planned => done.to_string(),
-        (done, planned) => format!("{done} of {planned}"),
+    match r.is_complete() {
+        true => r.done().to_string(),
+        false => format!("{} of {}", r.done(), r.progress.steps),
     }
 }
 
