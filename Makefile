@@ -79,7 +79,7 @@ catalogues: ## Fetch 18,425 English messages of LibreOffice with their German tr
 
 tensorboard: build ## TensorBoard reads the event files of `odec export --metrics tensorboard` (a minute)
 	@scripts/venv.sh .venv-tensorboard tests/reference/tensorboard.txt
-	@.venv-tensorboard/bin/python tests/reference/tensorboard.py $(ODEC)
+	@.venv-tensorboard/bin/python tests/reference/tensorboard_reads.py $(ODEC)
 
 browser: build ## The page of `odec report` in Chromium, at three widths, dark, printed and without scripts: target/browser
 	@scripts/venv.sh .venv-browser tests/browser.txt

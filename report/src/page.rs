@@ -270,7 +270,15 @@ fn groups<'a>(runs: &[Drawn<'a>]) -> Vec<Vec<Drawn<'a>>> {
 fn compared(n: usize, group: &[Drawn], out: &mut String) {
     let Some(first) = group.first() else { return };
     let files = markup(&escaped(&first.run.progress.data.files.join(", ")));
-    let _ = writeln!(out, "<section>\n<h2>Losses on {files}</h2>");
+    let names: BTreeSet<&str> = (group.iter())
+        .map(|d| d.run.manifest.name.as_str())
+        .collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let _ = writeln!(
+        out,
+        "<section>\n<h2>Losses of {} on {files}</h2>",
+        markup(&escaped(&names))
+    );
     *out += "<ul class=\"legend\">";
     // Runs of an exploration are called by hashes: their schemes and settings tell more.
     let told = |d: &Drawn| {

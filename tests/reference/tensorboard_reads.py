@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""TensorBoard reads what `odec export --metrics tensorboard` writes:  tensorboard.py ODEC
+"""TensorBoard reads what `odec export --metrics tensorboard` writes:  tensorboard_reads.py ODEC
 
 Trains a small model twice, exports what was logged, and compares what TensorBoard's own reader finds with `metrics.jsonl`: every tag, step,
 time and number. Needs tests/reference/tensorboard.txt (`make tensorboard`)."""
@@ -11,10 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# This file is called as the package is.
-sys.path.pop(0)
-
-from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer  # noqa: E402
+from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 
 MODEL = """
 field att = rmsnorm |> attention(heads: 2, causal, rope)
