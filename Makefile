@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist catalogues bleu bpe build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist catalogues tensorboard browser bleu bpe build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -76,6 +76,14 @@ mnist: ## Fetch 10,000 digits of MNIST into data/
 
 catalogues: ## Fetch 18,425 English messages of LibreOffice with their German translations into data/
 	@scripts/catalogues.sh
+
+tensorboard: build ## TensorBoard reads the event files of `odec export --metrics tensorboard` (a minute)
+	@scripts/venv.sh .venv-tensorboard tests/reference/tensorboard.txt
+	@.venv-tensorboard/bin/python tests/reference/tensorboard_reads.py $(ODEC)
+
+browser: build ## The page of `odec report` in Chromium, at three widths, dark, printed and without scripts: target/browser
+	@scripts/venv.sh .venv-browser tests/browser.txt
+	@.venv-browser/bin/python tests/browser.py $(ODEC)
 
 bleu: build ## BLEU and chrF of a run on pairs: make bleu RUN=runs/messages
 	@scripts/venv.sh .venv-bleu scripts/bleu.txt

@@ -91,9 +91,24 @@ pub enum Command {
         after_help = "Examples:\n  odec average runs/messages --last 5 --out runs/mean\n  odec average runs/a runs/b runs/c --out runs/mean\n\nOf one run, the mean is over parameters that its train block keeps (`keep checkpoints(last: 5, every: 500)`); of several runs of one model,\nover their last checkpoints. The optimiser's state has no mean, so such a run is not resumed; `--init` starts another one from it."
     )]
     Average(Average),
-    /// Export a run's parameters as safetensors
-    #[command(after_help = "Example:\n  odec export runs/iiet -o iiet.safetensors")]
+    /// Export a run's parameters as safetensors, or the metrics of runs for other tools
+    #[command(
+        after_help = "Examples:\n  odec export runs/iiet -o iiet.safetensors\n  odec export runs --metrics tensorboard -o events && tensorboard --logdir events\n  odec export runs/lie runs/strang --metrics csv -o metrics.csv\n\nWith --metrics, runs are also sought below the folders."
+    )]
     Export(Export),
+    /// List runs: scheme, steps, losses, time, and the curve of the loss
+    #[command(
+        after_help = "Examples:\n  odec runs\n  odec runs explorations/splittings --json\n\nRuns are sought in the folders and below. Of a folder that is no run, or a damaged one, the reason is printed."
+    )]
+    Runs(Runs),
+    /// Say in what two runs differ: source, settings, artifact, data, results at equal steps
+    #[command(after_help = "Example:\n  odec diff runs/lie runs/strang")]
+    Diff(Diff),
+    /// Write a page about runs: their table, curves, costs, schemes, what is proved of them
+    #[command(
+        after_help = "Examples:\n  odec report runs -o report.html\n  odec report runs/lie runs/strang -o splittings.html\n\nThe page is one HTML file that needs no network. Equal folders give equal bytes."
+    )]
+    Report(Report),
     /// Tokenize texts into a file for `data tokens(…)` and --data
     #[command(
         after_help = "Example:\n  odec tokenize a.txt b.jsonl --tokenizer tokenizer.json -o train.bin\n\nTokens are unsigned and little-endian: 4 bytes each when the file is named ….u32.bin, else 2."
@@ -607,11 +622,56 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum Metrics {
+    /// A folder of event files, one in a folder for each run
+    Tensorboard,
+    /// A table: a line for each step and evaluation
+    Csv,
+    /// An object on each line, as in metrics.jsonl, with the name of its run
+    Jsonl,
+}
+
 #[derive(Args)]
 pub struct Export {
-    /// Folder of the run
-    pub run: PathBuf,
-    /// The file to write
+    /// Folder of the run; with --metrics, folders of runs, or that hold some
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Export what the runs have logged instead
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub metrics: Option<Metrics>,
+    /// The file to write, for TensorBoard the folder
+    #[arg(short, long)]
+    pub output: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Runs {
+    /// Folders of runs, or that hold some [default: runs]
+    #[arg(value_name = "FOLDER")]
+    pub folders: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Diff {
+    /// Folder of a run
+    pub a: PathBuf,
+    /// Folder of another run
+    pub b: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Report {
+    /// Folders of runs, or that hold some
+    #[arg(value_name = "RUN", required = true)]
+    pub folders: Vec<PathBuf>,
+    /// The HTML file to write
     #[arg(short, long)]
     pub output: PathBuf,
 }

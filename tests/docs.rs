@@ -150,6 +150,14 @@ fn json_md_names_all_keys_and_no_others() {
         "odec schemes",
         &place.good(&["schemes", "stabilized", "multistep", "--json"]),
     );
+    let set = ["--set", "train.steps=20", "--data", "other.txt"];
+    place.write("other.txt", &place.read("corpus.txt").repeat(2));
+    place.good(&[&["train", "tiny.ode", "--out", "three"][..], &set].concat());
+    std::fs::create_dir(place.path().join("notes")).expect("a folder");
+    compare("odec runs", &place.good(&["runs", ".", "--json"]));
+    place.write("wide.ode", &TINY.replace("width: 16", "width: 24"));
+    place.good(&[&["train", "wide.ode", "--out", "four"][..], &set].concat());
+    compare("odec diff", &place.good(&["diff", "run", "four", "--json"]));
     let metrics = place.read("run/metrics.jsonl");
     let evaluation = metrics.lines().find(|l| l.contains("held_out"));
     compare("metrics.jsonl", metrics.lines().next().expect("a step"));

@@ -163,7 +163,9 @@ fn build_if(
     let target = target(name, built.precision())?;
     parsed.resolve_memory(&mut built, target)?;
     report(&precision_fits(&built, target), &parsed.sources)?;
-    let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
+    let mut assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
+    assembled.manifest.settings = parsed.settings;
+    assembled.manifest.imports = parsed.imports;
     worth(&built, &assembled, target)?;
     let code = object_code(&assembled.manifest.program.kernels, target)?;
     let artifact =

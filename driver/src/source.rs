@@ -14,6 +14,7 @@ use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
 use odec_program::Target;
+use odec_program::manifest::{Import, Manifest};
 use odec_runtime::data::tokenizer::TokenizerError;
 use odec_runtime::errln;
 use odec_runtime::parameters::import::Init;
@@ -21,13 +22,17 @@ use odec_runtime::system::input;
 use odec_runtime::{Shown, Tokenizer};
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// A parsed file, with the texts its places point into.
 pub struct Parsed {
     pub sources: Sources,
     pub main: u32,
     pub file: File,
+    /// What `--set` replaced, as it was given.
+    pub settings: Vec<String>,
+    /// The files that it imports, from its folder; known when it was checked.
+    pub imports: Vec<Import>,
 }
 
 /// Reads a file.
@@ -57,26 +62,98 @@ pub fn source_text(from: impl Read) -> Result<String, String> {
 
 /// Reads, parses and overrides a file.
 pub fn parsed(path: &Path, overrides: &[String]) -> Done<Parsed> {
-    let text = read(path)?;
+    let read = changed(path.display().to_string(), read(path)?, overrides);
+    let (parsed, messages) = read.map_err(Failure::Input)?;
+    report(&messages, &parsed.sources)?;
+    Ok(parsed)
+}
+
+/// A text with some of its values replaced, and what is wrong with that.
+fn changed(
+    name: String,
+    text: String,
+    overrides: &[String],
+) -> Result<(Parsed, Vec<Diagnostic>), String> {
     let mut sources = Sources::with(LIBRARY);
-    let main = sources.add(path.display().to_string(), text);
+    let main = sources.add(name, text);
     let (mut file, mut messages) = parse(main, sources.text(main));
     for given in overrides {
         let Some((name, value)) = given.split_once('=') else {
-            return Err(Failure::Input(format!(
+            return Err(format!(
                 "--set {given}: expected PATH=VALUE, such as model.width=256"
-            )));
+            ));
         };
         if let Err(d) = set(&mut file, &mut sources, name.trim(), value.trim()) {
             messages.push(d);
         }
     }
-    report(&messages, &sources)?;
-    Ok(Parsed {
+    let parsed = Parsed {
         sources,
         main,
         file,
-    })
+        settings: overrides.to_vec(),
+        imports: Vec::new(),
+    };
+    Ok((parsed, messages))
+}
+
+/// What an artifact was built from, checked again without a word: by the library of this odec, which may be another than the one it was
+/// built by.
+///
+/// # Errors
+/// The first thing that is wrong, in a sentence.
+pub fn of_artifact(m: &Manifest) -> Result<(Parsed, Checked), String> {
+    let first = |messages: &[Diagnostic]| {
+        let error = messages.iter().find(|d| d.severity == Severity::Error);
+        error.map(|d| d.message.clone())
+    };
+    let texts = m.imports.iter().map(|i| &i.text).chain([&m.source]);
+    if texts.map(String::len).any(|bytes| bytes > MAX_BYTES) {
+        return Err("a text in it is longer than any source".into());
+    }
+    let name = format!("{}.ode", m.name);
+    let (mut parsed, messages) = changed(name, m.source.clone(), &m.settings)?;
+    if let Some(why) = first(&messages) {
+        return Err(why);
+    }
+    parsed.imports.clone_from(&m.imports);
+    let mut kept = Kept(&m.imports);
+    match compile(&parsed.file, parsed.main, &mut parsed.sources, &mut kept) {
+        Ok(checked) => Ok((parsed, checked)),
+        Err(CompileError::Source(messages)) => Err(first(&messages).unwrap_or_default()),
+        Err(CompileError::Internal(e)) => Err(e.to_string()),
+    }
+}
+
+/// Imports that an artifact holds.
+struct Kept<'a>(&'a [Import]);
+
+impl Loader for Kept<'_> {
+    fn load(&mut self, path: &str, from: &str) -> Result<(String, String), String> {
+        let base = Path::new(from).parent().unwrap_or(Path::new(""));
+        let wanted = plain(&base.join(path));
+        let mut all = self.0.iter();
+        let found = all.find(|i| plain(Path::new(&i.path)) == wanted);
+        let found = found.ok_or_else(|| format!("the artifact does not hold {path}"))?;
+        Ok((found.path.clone(), found.text.clone()))
+    }
+}
+
+/// A path without `.` and, where something stands before it, `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(out.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                _ = out.pop()
+            }
+            part => out.push(part),
+        }
+    }
+    out
 }
 
 /// What reads the files that a file imports.
@@ -94,6 +171,8 @@ pub fn written(name: &str, text: &str) -> Done<Parsed> {
             sources,
             main,
             file,
+            settings: Vec::new(),
+            imports: Vec::new(),
         }),
         Some(first) => Err(Failure::internal(render(first, &sources, false))),
     }
@@ -117,6 +196,8 @@ pub fn report(messages: &[Diagnostic], sources: &Sources) -> Done {
 /// Imports are read from the folder of the file that names them. A file is known by the path it was first reached by.
 struct Folder {
     known: BTreeMap<PathBuf, String>,
+    /// What was read, by the names it is known by.
+    read: BTreeMap<String, String>,
 }
 
 impl Folder {
@@ -124,7 +205,25 @@ impl Folder {
     fn new(main: &str) -> Folder {
         let path = Path::new(main).canonicalize();
         let known = path.into_iter().map(|p| (p, main.to_string())).collect();
-        Folder { known }
+        Folder {
+            known,
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// What was read, by paths from the folder of the file that everything starts from.
+    fn imports(self, main: &str) -> Vec<Import> {
+        let base = Path::new(main).parent().unwrap_or(Path::new(""));
+        let within = |name: &str| {
+            let path = Path::new(name).strip_prefix(base);
+            path.map_or(name.to_string(), |path| path.display().to_string())
+        };
+        let read = self.read.into_iter();
+        let read = read.map(|(name, text)| Import {
+            path: within(&name),
+            text,
+        });
+        read.collect()
     }
 }
 
@@ -145,6 +244,7 @@ impl Loader for Folder {
             .and_then(source_text)
             .map_err(|why| format!("{shown}: {why}"))?;
         let name = self.known.entry(real).or_insert(name);
+        self.read.insert(name.clone(), text.clone());
         Ok((name.clone(), text))
     }
 }
@@ -152,8 +252,11 @@ impl Loader for Folder {
 impl Parsed {
     /// Resolves names and builds the model, if there is one. Prints warnings and errors.
     pub fn checked(&mut self) -> Done<Checked> {
-        let mut folder = Folder::new(self.sources.name(self.main));
-        match compile(&self.file, self.main, &mut self.sources, &mut folder) {
+        let main = self.sources.name(self.main).to_string();
+        let mut folder = Folder::new(&main);
+        let compiled = compile(&self.file, self.main, &mut self.sources, &mut folder);
+        self.imports = folder.imports(&main);
+        match compiled {
             Ok(mut checked) => {
                 report(&checked.warnings, &self.sources)?;
                 if let Some(built) = &mut checked.built {

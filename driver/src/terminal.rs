@@ -15,6 +15,14 @@ fn plain() -> bool {
         || std::env::var_os("TERM").is_some_and(|t| t == "dumb")
 }
 
+/// Whether only ASCII is to be printed: `TERM=dumb`, or a locale without other characters.
+pub fn ascii() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let mut said = locale.filter_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    let bare = said.next().is_some_and(|l| l == "C" || l == "POSIX");
+    bare || std::env::var_os("TERM").is_some_and(|t| t == "dumb")
+}
+
 /// What reports on standard output are laid out for: as wide as `COLUMNS` says, or the terminal is.
 pub fn screen() -> Screen {
     let terminal = console::Term::stdout();

@@ -26,8 +26,14 @@ pub struct Manifest {
     pub odec: String,
     /// Name of the model.
     pub name: String,
-    /// The `.ode` source, whole: a run can always be rebuilt from its artifact.
+    /// The `.ode` source, whole: with what follows, a run can always be rebuilt from its artifact.
     pub source: String,
+    /// What `--set` replaced in it, as it was given: `model.width=256`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
+    /// The files that it imports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imports: Vec<Import>,
     pub model: Model,
     pub params: Vec<Param>,
     pub constants: Vec<Constant>,
@@ -41,6 +47,14 @@ pub struct Manifest {
     /// Evolves whose number of steps is decided while they run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depths: Vec<StepCount>,
+}
+
+/// A file that a source imports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// From the folder of the source.
+    pub path: String,
+    pub text: String,
 }
 
 /// An evolve whose number of steps is decided while it runs.

@@ -157,12 +157,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     };
     let sequence = Bindings::new(1, built.config.context);
     let evolves = &built.summary.evolves;
-    let count = |g: &Graph, part: Part, even: bool| {
-        let wanted = |s: &Site| Part::of(s) == part;
-        operations::count_shares(g, sequence, wanted, |s| {
-            taking(evolves, s, sequence.seq, even)
-        })
-    };
+    let count = |g: &Graph, part: Part, even: bool| counted_of(built, g, part, even);
     let counted = |g: &Graph, part: Part| count(g, part, false);
     // Where tokens choose once the model is trained, any of them may take any step.
     let later = built.decode.is_some();
@@ -243,6 +238,56 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     })
 }
 
+/// Operations of training, for which no memory is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Training {
+    /// Of the forward pass of a sequence of `context` tokens, or of an image.
+    pub forward: Operations,
+    /// Of its forward and backward pass, with what the model's own memory policy computes again.
+    pub whole: Operations,
+    /// Of a token that attends to a whole context; absent where no next token is predicted.
+    pub decode: Option<Operations>,
+    /// Whether all of this is the most that there can be: steps are decided while the model runs, or routers leave rows out.
+    pub at_most: bool,
+}
+
+/// Counts the operations of training alone: as [`cost`] does, without planning.
+///
+/// # Errors
+/// Only through a fault in a pass.
+pub fn training(built: &Built) -> Result<Training, AssembleError> {
+    let train = built.train.as_ref();
+    let policy = Policy {
+        precision: train.map_or(Default::default(), |t| t.precision),
+        memory: train.map_or(Memory::default(), |t| t.memory),
+    };
+    let graph = run_graph_passes(&built.grad, policy)?;
+    let counted = |part| counted_of(built, &graph, part, false);
+    let forward = counted(Part::Forward);
+    let last = |graph: &Graph| -> Result<Operations, AssembleError> {
+        let graph = run_graph_passes(graph, policy)?;
+        Ok(decode(&graph, built.config.context, built.real()).last)
+    };
+    let summary = &built.summary;
+    let decided = |e: &EvolveWork| e.at_most || e.routed.is_some();
+    Ok(Training {
+        forward,
+        whole: forward + counted(Part::Backward) + counted(Part::Again),
+        decode: built.decode.as_ref().map(last).transpose()?,
+        at_most: summary.evolves.iter().any(decided) || !summary.capacities.is_empty(),
+    })
+}
+
+/// Operations of a part of a gradient, of one sequence.
+fn counted_of(built: &Built, g: &Graph, part: Part, even: bool) -> Operations {
+    let sequence = Bindings::new(1, built.config.context);
+    let evolves = &built.summary.evolves;
+    let wanted = |s: &Site| Part::of(s) == part;
+    operations::count_shares(g, sequence, wanted, |s| {
+        taking(evolves, s, sequence.seq, even)
+    })
+}
+
 /// The tokens of a text that take a routed step. Where tokens choose, the most; if they use all numbers of steps `even`ly, of M tokens
 /// M − k take the step after k others.
 fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> RowShare {
@@ -265,7 +310,7 @@ fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> RowShar
 }
 
 /// Parameters, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well.
-fn state_bytes(built: &Built, program: &Program) -> u64 {
+pub fn state_bytes(built: &Built, program: &Program) -> u64 {
     let kept = |train: &Train| train.optimizer.states().len();
     let kept = built.train.as_ref().map_or(SLOTS.len(), kept);
     let sums = program.entries.contains_key(&EntryId::Accumulate);

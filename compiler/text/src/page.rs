@@ -109,6 +109,11 @@ impl Page {
         }
     }
 
+    /// A line as it is, however long.
+    pub fn verbatim(&mut self, line: &str) {
+        self.line(INDENT, line);
+    }
+
     /// A sentence or more.
     pub fn paragraph(&mut self, text: &str) {
         for line in wrapped(text, self.screen.width - INDENT) {

@@ -169,6 +169,18 @@ pub fn is_of_run(path: &Path) -> Result<bool, CheckpointError> {
     Ok(metadata.is_some_and(|m| m.contains_key(PROGRESS)))
 }
 
+/// Where the run of a checkpoint stands, by its header alone: its tensors are not read, nor its hash compared.
+///
+/// # Errors
+/// When it is missing, damaged, or holds parameters only.
+pub fn stands(path: &Path) -> Result<Progress, CheckpointError> {
+    let map = map(path)?;
+    let (_, header) = SafeTensors::read_metadata(&map).map_err(|e| damaged(path, e))?;
+    let said = header.metadata().as_ref().and_then(|m| m.get(PROGRESS));
+    let said = said.ok_or_else(|| CheckpointError::NotResumable { path: shown(path) })?;
+    serde_json::from_str(said).map_err(|e| damaged(path, e))
+}
+
 /// Compares the hash of a file that has one: the checkpoint of a run, whose [`Progress`] this gives.
 fn verified(
     path: &Path,

@@ -22,11 +22,11 @@ pub struct Curve {
 
 /// A stretch of steps: where it ends, and its mean, least and largest loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stretch {
-    step: f64,
-    mean: f64,
-    low: f64,
-    high: f64,
+pub struct Stretch {
+    pub step: f64,
+    pub mean: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 impl Curve {
@@ -51,7 +51,7 @@ impl Curve {
     }
 
     /// Without the points that cannot be drawn.
-    fn finite(&self) -> Curve {
+    pub fn finite(&self) -> Curve {
         let keep =
             |points: &[(f64, f64)]| points.iter().copied().filter(|p| p.1.is_finite()).collect();
         Curve {
@@ -64,7 +64,7 @@ impl Curve {
     }
 
     /// Cuts the training losses into at most `n` stretches.
-    fn stretches(&self, n: usize) -> Vec<Stretch> {
+    pub fn stretches(&self, n: usize) -> Vec<Stretch> {
         let size = self.train.len().div_ceil(n).max(1);
         let stretch = |points: &[(f64, f64)]| Stretch {
             step: points.iter().map(|p| p.0).sum::<f64>() / points.len() as f64,
@@ -92,16 +92,16 @@ impl Curve {
 
 /// A range with round ticks.
 #[derive(Clone, Debug, PartialEq)]
-struct Axis {
-    from: f64,
-    to: f64,
+pub struct Axis {
+    pub from: f64,
+    pub to: f64,
     step: f64,
 }
 
 impl Axis {
     /// Holds `from..=to` with at most `most` intervals of 1, 2 or 5 times a power of ten. `round`: widened
-    /// to whole intervals.
-    fn new(from: f64, to: f64, most: usize, round: bool) -> Axis {
+    /// to whole intervals; else intervals are whole numbers.
+    pub fn new(from: f64, to: f64, most: usize, round: bool) -> Axis {
         let span = if to > from { to - from } else { 1.0 };
         let raw = span / most as f64;
         let power = 10f64.powf(raw.log10().floor());
@@ -125,19 +125,19 @@ impl Axis {
         }
     }
 
-    fn ticks(&self) -> impl Iterator<Item = f64> + '_ {
+    pub fn ticks(&self) -> impl Iterator<Item = f64> + '_ {
         let first = (self.from / self.step - 1e-9).ceil();
         let count = ((self.to / self.step + 1e-9).floor() - first) as u64;
         (0..=count).map(move |i| (first + i as f64) * self.step)
     }
 
     /// 0 at `from`, 1 at `to`.
-    fn place(&self, x: f64) -> f64 {
+    pub fn place(&self, x: f64) -> f64 {
         (x - self.from) / (self.to - self.from)
     }
 
     /// A tick's number with as many decimals as the interval needs, thousands as k.
-    fn label(&self, x: f64) -> String {
+    pub fn label(&self, x: f64) -> String {
         if self.to >= 10_000.0 && self.step >= 100.0 {
             let decimals = usize::from(self.step < 1000.0);
             return if x == 0.0 {

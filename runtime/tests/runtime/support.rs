@@ -530,6 +530,8 @@ pub fn manifest() -> Manifest {
         odec: "test".into(),
         name: "tiny".into(),
         source: "model tiny { }\n".into(),
+        settings: vec![],
+        imports: vec![],
         model: Model {
             vocab: VOCAB,
             context: CONTEXT,

@@ -131,6 +131,8 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         odec: env!("CARGO_PKG_VERSION").into(),
         name: model.name.into(),
         source: model.source.into(),
+        settings: vec![],
+        imports: vec![],
         model: model.model.clone(),
         params: table.params.clone(),
         constants,

@@ -1,0 +1,283 @@
+//! What the folder of a run says, without running or compiling anything.
+//!
+//! Takes folders; finds the runs in them and below. Gives for each its artifact's manifest, where its checkpoint stands, and its metrics; and
+//! for each folder that is no run, or a damaged one, why. Leaves what the compiler can say of the model to `facts.rs`.
+
+use odec_grammar::ast::{Item, ModelItem};
+use odec_grammar::{MAX_BYTES, parse};
+use odec_program::manifest::{Form, Manifest};
+use odec_runtime::infer::evaluate::Measure;
+use odec_runtime::parameters::checkpoint::{Progress, stands};
+use odec_runtime::system::input::{self, most};
+use odec_runtime::system::owned::{self, CHECKPOINT, METRICS, MODEL};
+use odec_runtime::train::chart::Curve;
+use odec_runtime::train::metrics::{self, HeldOut, Record, Step};
+use odec_runtime::{Artifact, Shown};
+use odec_source::escape::escaped;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Folders below the ones that were named in which runs are sought: `explorations/NAME/trials/HASH` is three below the first.
+const DEPTH: usize = 4;
+
+/// A run, as its folder says it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub folder: PathBuf,
+    /// The folder as it is shown, without what those of all runs begin with.
+    pub name: String,
+    pub manifest: Manifest,
+    pub progress: Progress,
+    /// In the order they were written, those of steps behind the last checkpoint too: the run may be under way.
+    pub records: Vec<Record>,
+    /// When its metrics were last written to.
+    pub modified: Option<SystemTime>,
+}
+
+/// A folder that is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// As it is shown.
+    pub folder: String,
+    pub why: String,
+}
+
+/// What was found in folders.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub runs: Vec<Run>,
+    pub refused: Vec<Refused>,
+}
+
+/// The runs that folders are, or that lie below them, each once, in the order of their paths below each.
+pub fn find(folders: &[PathBuf]) -> Found {
+    let mut found = Found::default();
+    for folder in folders {
+        look(folder, DEPTH, &mut found);
+    }
+    name(&mut found.runs);
+    found
+}
+
+/// Adds what is in a folder; whether a run, or something that should be one, is there.
+fn look(folder: &Path, depth: usize, found: &mut Found) -> bool {
+    if owned::is_run(folder) {
+        let same = |r: &Run| r.folder.canonicalize().ok() == folder.canonicalize().ok();
+        match read(folder) {
+            _ if found.runs.iter().any(same) => {}
+            Ok(run) => found.runs.push(run),
+            Err(why) => found.refuse(folder, why),
+        }
+        return true;
+    }
+    let children = match children(folder) {
+        Ok(children) if depth > 0 => children,
+        Ok(_) => Vec::new(),
+        Err(why) => {
+            found.refuse(folder, why);
+            return true;
+        }
+    };
+    let mut foreign = Vec::new();
+    let mut any = false;
+    for child in children {
+        match look(&child, depth - 1, found) {
+            true => any = true,
+            false => foreign.push(child),
+        }
+    }
+    // What lies beside runs is looked at as if it were to be one; where there are none, the folder itself is.
+    match any {
+        true => foreign
+            .iter()
+            .for_each(|f| found.refuse(f, "it is no run, and holds none".into())),
+        false if depth == DEPTH => found.refuse(folder, "it is no run, and holds none".into()),
+        false => {}
+    }
+    any
+}
+
+/// The folders in a folder, by name, without those that are hidden, artifacts, or behind links.
+fn children(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|e| e.to_string())?;
+    let entries = entries.flatten().filter(|e| {
+        let hidden = e.file_name().to_string_lossy().starts_with('.');
+        !hidden && e.file_type().is_ok_and(|kind| kind.is_dir())
+    });
+    let paths = entries.map(|e| e.path());
+    let mut all: Vec<PathBuf> = paths.filter(|p| !owned::is_artifact(p)).collect();
+    all.sort();
+    Ok(all)
+}
+
+impl Found {
+    fn refuse(&mut self, folder: &Path, why: String) {
+        let folder = folder.shown();
+        self.refused.push(Refused { folder, why });
+    }
+}
+
+/// Reads the folder of a run.
+///
+/// # Errors
+/// What is missing or damaged, in a sentence.
+pub fn read(folder: &Path) -> Result<Run, String> {
+    let checkpoint = folder.join(CHECKPOINT);
+    if !checkpoint.exists() {
+        return Err("the run has no checkpoint yet".into());
+    }
+    let progress = stands(&checkpoint).map_err(|e| e.to_string())?;
+    let artifact = Artifact::load(&folder.join(MODEL)).map_err(|e| e.to_string())?;
+    if artifact.identity() != progress.model {
+        return Err("its checkpoint belongs to another model than its artifact".into());
+    }
+    let path = folder.join(METRICS);
+    let unread = |e| format!("{METRICS}: {e}");
+    let file = input::open(&path).map_err(unread)?;
+    let modified = file.metadata().and_then(|m| m.modified()).ok();
+    let text = input::all(file, most::METRICS).map_err(unread)?;
+    let manifest = artifact.manifest();
+    if manifest.train.is_none() {
+        return Err("its artifact has no train block".into());
+    }
+    Ok(Run {
+        folder: folder.to_path_buf(),
+        name: folder.shown(),
+        manifest: manifest.clone(),
+        progress,
+        records: metrics::parse(&String::from_utf8_lossy(&text)),
+        modified,
+    })
+}
+
+/// Names runs by what tells their folders apart.
+fn name(runs: &mut [Run]) {
+    let parents = runs
+        .iter()
+        .map(|r| r.folder.parent().unwrap_or(Path::new("")));
+    let common = parents.map(Path::to_path_buf).reduce(|a, b| {
+        let same = a
+            .components()
+            .zip(b.components())
+            .take_while(|(a, b)| a == b);
+        same.map(|(a, _)| a).collect()
+    });
+    let common = common.unwrap_or_default();
+    for r in runs {
+        let below = r.folder.strip_prefix(&common).unwrap_or(&r.folder);
+        r.name = below.shown();
+    }
+}
+
+impl Run {
+    /// The training steps, in order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.records.iter().filter_map(|r| match r {
+            Record::Step(s) => Some(s),
+            Record::HeldOut(_) | Record::Warning(_) => None,
+        })
+    }
+
+    /// The evaluations, in order.
+    pub fn evaluations(&self) -> impl Iterator<Item = &HeldOut> {
+        self.records.iter().filter_map(|r| match r {
+            Record::HeldOut(h) => Some(h),
+            Record::Step(_) | Record::Warning(_) => None,
+        })
+    }
+
+    /// Finished steps.
+    pub fn done(&self) -> u64 {
+        let last = self.steps().last().map_or(0, |s| s.step);
+        last.max(self.progress.step)
+    }
+
+    /// Whether nothing is left to do: all planned steps, or the time limit.
+    pub fn is_complete(&self) -> bool {
+        let p = &self.progress;
+        self.done() >= p.steps || p.time_limit.is_some_and(|limit| p.seconds >= limit)
+    }
+
+    /// The last training loss.
+    pub fn loss(&self) -> Option<f64> {
+        self.steps().last().map(|s| s.loss)
+    }
+
+    /// The last held-out loss.
+    pub fn held_out(&self) -> Option<f64> {
+        self.evaluations().last().map(|h| h.held_out_loss)
+    }
+
+    /// Seconds of training.
+    pub fn seconds(&self) -> f64 {
+        let last = self.steps().last().map_or(0.0, |s| s.seconds);
+        last.max(self.progress.seconds)
+    }
+
+    /// What a step reads, and what that is counted in: tokens of full sequences; images, sequences of vectors, pairs of texts.
+    pub fn per_step(&self) -> (u64, &'static str) {
+        let batch = self.batch();
+        match self.progress.data.form {
+            Form::Text { .. } | Form::Tokens => (batch * self.manifest.model.context, "tokens"),
+            Form::Images(_) => (batch, "images"),
+            Form::Vectors(_) => (batch, "sequences"),
+            Form::Pairs(_) => (batch, "pairs"),
+        }
+    }
+
+    /// Rows of a step.
+    pub fn batch(&self) -> u64 {
+        self.manifest.train.as_ref().map_or(0, |t| t.batch)
+    }
+
+    /// What its loss is, as axes are named.
+    pub fn measure(&self) -> String {
+        let loss = self.manifest.train.as_ref().map(|t| t.loss);
+        let name = loss.and_then(|l| Measure::of(l).name());
+        let (_, unit) = self.per_step();
+        match (name, unit) {
+            (Some(name), _) => name.to_string(),
+            (None, "images") => "nats per image".into(),
+            (None, "sequences") => "nats per sequence".into(),
+            (None, _) => "nats per token".into(),
+        }
+    }
+
+    /// The losses over steps.
+    pub fn curve(&self) -> Curve {
+        Curve::of(&self.name, &self.records).finite()
+    }
+
+    /// The flows of its model as its source writes them, and what `--set` replaced.
+    pub fn scheme(&self) -> String {
+        let source = &self.manifest.source;
+        if source.len() > MAX_BYTES {
+            return String::new();
+        }
+        let (file, _) = parse(0, source);
+        let mut flows = Vec::new();
+        for item in &file.items {
+            let Item::Model(model) = item else { continue };
+            for item in &model.items {
+                if let ModelItem::Evolve(e) = item {
+                    let span = e.flow.span.start as usize..e.flow.span.end as usize;
+                    let written = source.get(span).unwrap_or_default();
+                    flows.push(written.split_whitespace().collect::<Vec<_>>().join(" "));
+                }
+            }
+        }
+        flows.dedup();
+        escaped(&flows.join(", "))
+    }
+
+    /// What its losses are losses of: runs of equal keys can be compared.
+    pub fn data_key(&self) -> String {
+        let p = &self.progress;
+        let files: Vec<&str> = p.files.iter().map(|f| f.sha256.as_str()).collect();
+        let form = serde_json::to_string(&p.data.form).unwrap_or_default();
+        let loss = self.manifest.train.as_ref().map(|t| t.loss);
+        let tokenizer = p.tokenizer.as_deref().unwrap_or_default();
+        let held_out = p.data.held_out_percent;
+        format!("{files:?} {form} {held_out} {tokenizer} {loss:?}")
+    }
+}
