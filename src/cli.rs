@@ -86,6 +86,11 @@ pub enum Command {
         after_help = "Examples:\n  odec translate runs/messages 'Open File'\n  odec translate runs/messages --held-out --pairs 500 --json > held_out.json"
     )]
     Translate(Translate),
+    /// Take the mean of checkpoints: a run to evaluate, translate with, or start from
+    #[command(
+        after_help = "Examples:\n  odec average runs/messages --last 5 --out runs/mean\n  odec average runs/a runs/b runs/c --out runs/mean\n\nOf one run, the mean is over parameters that its train block keeps (`keep checkpoints(last: 5, every: 500)`); of several runs of one model,\nover their last checkpoints. The optimiser's state has no mean, so such a run is not resumed; `--init` starts another one from it."
+    )]
+    Average(Average),
     /// Export a run's parameters as safetensors
     #[command(after_help = "Example:\n  odec export runs/iiet -o iiet.safetensors")]
     Export(Export),
@@ -570,6 +575,19 @@ pub struct Translate {
     /// anything that you can do
     #[arg(long)]
     pub trust: bool,
+}
+
+#[derive(Args)]
+pub struct Average {
+    /// Folder of a run, or of several
+    #[arg(required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Only the last checkpoints that the run has kept
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub last: Option<u64>,
+    /// Folder of the run to write
+    #[arg(long)]
+    pub out: PathBuf,
 }
 
 #[derive(Args)]

@@ -43,6 +43,7 @@ fn run(command: Command) -> Done {
         Command::Train(args) => commands::train::run(&args),
         Command::Eval(args) => commands::eval::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
+        Command::Average(args) => commands::average::run(&args),
         Command::Translate(args) => commands::translate::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Tokenize(args) => commands::tokenize::run(&args),

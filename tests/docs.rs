@@ -58,7 +58,7 @@ fn the_commands_of_training_md_run() {
         assert!(out.status.success(), "{line}\n{}", text(&out.stderr));
         count += 1;
     }
-    assert_eq!(count, 13, "commands in docs/training.md");
+    assert_eq!(count, 16, "commands in docs/training.md");
 }
 
 /// The exported parameters under the names of somebody else.

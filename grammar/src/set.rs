@@ -26,7 +26,7 @@ use odec_library::Library;
 /// The name under which a value from the command line appears in errors.
 const ORIGIN: &str = "command line";
 /// The entries a training block may have, and what each takes.
-const TRAIN: [(&str, Kind); 14] = [
+const TRAIN: [(&str, Kind); 15] = [
     ("accumulate", Kind::Number),
     ("data", Kind::Call),
     ("loss", Kind::Expression),
@@ -35,6 +35,7 @@ const TRAIN: [(&str, Kind); 14] = [
     ("schedule", Kind::Call),
     ("batch", Kind::Number),
     ("steps", Kind::Number),
+    ("keep", Kind::Call),
     ("clip", Kind::Number),
     ("precision", Kind::Word),
     ("seed", Kind::Number),

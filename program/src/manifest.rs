@@ -481,6 +481,9 @@ pub struct Train {
     /// taken in so many micro-batches of equal size.
     pub accumulate: u64,
     pub steps: u64,
+    /// Parameters that stay beside the last checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Keep>,
     /// Largest global gradient norm; absent: no clipping.
     pub clip: Option<f64>,
     pub seed: u64,
@@ -496,6 +499,15 @@ pub struct Train {
     /// The most that the spectral norm of matrices with a vector ([`added::SPECTRAL`]) may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spectral: Option<f64>,
+}
+
+/// The parameters of how many steps are kept, and how far these are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// The last so many
+    pub last: u64,
+    /// of all steps whose numbers this divides.
+    pub every: u64,
 }
 
 /// Which parameters are trained.

@@ -1,6 +1,7 @@
 //! One command, one file: each takes its arguments and prints its result.
 
 pub mod analyze;
+pub mod average;
 pub mod bench;
 pub mod build;
 pub mod check;

@@ -6,6 +6,7 @@
 //! | `batch n`, `batch tokens(n)` | required | sequences, or images, per step; or as many pairs as take so many places of either text, with padding |
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
+//! | `keep checkpoints(last: 5, every: 500)` | none | parameters that stay beside the last checkpoint, for `odec average` |
 //! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy`; none, where the output gives numbers | see [`super::loss`] |
 //! | `optimizer adamw(lr: …)` | required | see [`odec_program::optimizers`], read by [`super::settings`] |
 //! | `schedule cosine(warmup: 5%)` | `constant` | see [`odec_program::schedules`], read by [`super::settings`] |
@@ -30,7 +31,9 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{Flow, Form, Loss, Memory, Pairs, Precision, Pretrained, Train, Tune};
+use odec_program::manifest::{
+    Flow, Form, Keep, Loss, Memory, Pairs, Precision, Pretrained, Train, Tune,
+};
 use odec_program::schedules::Constant;
 use std::path::Path;
 
@@ -48,6 +51,8 @@ const UNITS: [(&str, i64); 6] = [
 ];
 /// Largest budget of memory, in bytes.
 const MAX_BUDGET: u64 = 1 << 50;
+/// Most checkpoints that are kept.
+const MAX_KEPT: u64 = 1 << 10;
 /// Most states that a memory policy keeps.
 const MAX_SLOTS: u64 = 1 << 12;
 
@@ -59,6 +64,7 @@ const ENTRIES: &[&str] = &[
     "batch",
     "accumulate",
     "steps",
+    "keep",
     "clip",
     "seed",
     "precision",
@@ -200,6 +206,7 @@ pub fn read(
         Some(e) => settings::schedule(e, steps, sink),
         None => Some(Constant.into()),
     };
+    let keep = value("keep").map(|e| keep(e, sink));
     let clip = value("clip").and_then(|e| report(real(e, Bounds::Positive), sink));
     let seed = value("seed").map_or(Some(0), |e| {
         report(whole(e, &Scope::new(), 0, u64::MAX), sink)
@@ -300,6 +307,7 @@ pub fn read(
         },
         accumulate: accumulate?,
         steps: steps?,
+        keep: keep.flatten(),
         clip,
         seed: seed?,
         memory: memory?,
@@ -382,6 +390,19 @@ fn batch(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Batch> {
     args.finish(&[], sink);
     let tokens = report(whole(number, &Scope::new(), 1, MAX_BATCH), sink)?;
     Some(Batch::Tokens(tokens))
+}
+
+/// `checkpoints(last: 5, every: 500)`.
+fn keep(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Keep> {
+    let example = "keep checkpoints(last: 5, every: 500)";
+    let mut args = expect(e, "checkpoints", &[], example, sink)?;
+    let last = args.size("last", &Scope::new(), MAX_KEPT, sink);
+    let every = args.size("every", &Scope::new(), MAX_STEPS, sink);
+    args.finish(&[], sink);
+    Some(Keep {
+        last: last?,
+        every: every?,
+    })
 }
 
 /// A number of micro-batches of equal size.

@@ -5,7 +5,7 @@ use odec_compiler::model::chapters::choice_lines;
 use odec_compiler::model::page::ArgumentLine;
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Choices, Visitor};
-use odec_program::manifest::Train;
+use odec_program::manifest::{Keep, Train};
 use odec_program::optimizers::OptimizerKind;
 use odec_program::schedules::ScheduleKind;
 
@@ -178,4 +178,27 @@ fn names_that_are_not_there_are_answered() {
         cases.add(text, outcome(entry, text).rendered());
     }
     insta::assert_snapshot!(cases);
+}
+
+/// Which parameters of earlier steps stay is said in whole numbers.
+#[test]
+fn what_is_kept_is_a_number_of_checkpoints_and_a_distance() {
+    let keep = |text: &str| format!("constant\n  keep {text}");
+    let told = train("schedule", &keep("checkpoints(last: 5, every: 100)"));
+    let said_so = Keep {
+        last: 5,
+        every: 100,
+    };
+    assert_eq!(told.keep, Some(said_so));
+    assert_eq!(train("schedule", "constant").keep, None);
+    for (text, part) in [
+        ("5", "`checkpoints` is expected here"),
+        ("checkpoints(last: 5)", "`checkpoints` needs `every`"),
+        ("checkpoints(last: 0, every: 100)", "0 is out of range"),
+        ("checkpoints(last: 5, every: 1/2)", "1/2 is out of range"),
+        ("checkpoints(last: 5, every: 100, first: 1)", "`first`"),
+    ] {
+        let said = said("schedule", &keep(text)).join("\n");
+        assert!(said.contains(part), "{text}: {said}");
+    }
 }

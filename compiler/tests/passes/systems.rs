@@ -166,6 +166,7 @@ fn train() -> Train {
         schedule: Constant.into(),
         batch: 3,
         tokens: None,
+        keep: None,
         accumulate: 1,
         steps: 10,
         clip: Some(1.0),

@@ -109,6 +109,10 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         }
     }
     within(&place("steps"), t.steps, 0, MOST_STEPS)?;
+    if let Some(keep) = t.keep {
+        within(&place("kept"), keep.last, 1, MOST_SEQUENCES)?;
+        within(&place("kept steps"), keep.every, 1, MOST_STEPS)?;
+    }
     let held = u64::from(t.data.held_out_percent);
     within(&place("held out"), held, 0, 99)?;
     arguments("optimizer", &mut *t.optimizer.clone())?;

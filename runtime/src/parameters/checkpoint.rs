@@ -5,8 +5,9 @@
 //! holds a hash of everything in it: a damaged one, or one of another model, is refused. Any safetensors
 //! reader can open it; a file with parameters only is a valid one too, for everything but resuming.
 
+use crate::artifact::Artifact;
 use crate::data::identity::Identity;
-use crate::device::reals::{Reals, RealsMut};
+use crate::device::reals::Reals;
 use crate::executor::init;
 use crate::executor::{Executor, State};
 use crate::system;
@@ -16,8 +17,9 @@ use crate::system::owned::PROGRESS;
 use crate::system::shown::Shown;
 use memmap2::Mmap;
 use odec_program::DType;
-use odec_program::manifest::{Data, Param};
+use odec_program::manifest::{Data, Manifest, Param};
 use odec_program::names::{MOMENT1_OF, MOMENT2_OF};
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -53,6 +55,13 @@ pub struct Progress {
     pub tokens: u64,
     /// and [`Tokenizer::identity`](crate::data::tokenizer::Tokenizer::identity) of what made tokens of it.
     pub tokenizer: Option<String>,
+    /// Of how many checkpoints the parameters are the mean; 0: they are those of a step.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mean_of: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// The metadata keys that hold [`Progress`] as JSON, and [`content_hash`].
@@ -97,22 +106,46 @@ const PARTS: [(State, &str); 3] = [
 /// # Errors
 /// When the disk refuses; the old file is then still there.
 pub fn save(path: &Path, x: &Executor, progress: &Progress) -> Result<(), CheckpointError> {
-    let damaged = |e: serde_json::Error| CheckpointError::Damaged {
-        path: shown(path),
-        reason: e.to_string(),
-    };
-    let progress = serde_json::to_string(progress).map_err(damaged)?;
+    save_parts(path, x, &PARTS, progress)
+}
+
+/// Writes the parameters alone: what is kept of a step that the run will not be resumed from.
+///
+/// # Errors
+/// When the disk refuses; the old file is then still there.
+pub fn save_params(path: &Path, x: &Executor, progress: &Progress) -> Result<(), CheckpointError> {
+    save_parts(path, x, &PARTS[..1], progress)
+}
+
+fn save_parts(
+    path: &Path,
+    x: &Executor,
+    parts: &[(State, &str)],
+    progress: &Progress,
+) -> Result<(), CheckpointError> {
     let mut tensors: Vec<(String, &Param, Reals)> = Vec::new();
-    for (state, prefix) in PARTS {
+    for (state, prefix) in parts {
         for p in state.holds(x.manifest()) {
-            tensors.push((format!("{prefix}{}", p.path), p, x.of(state, p)));
+            tensors.push((format!("{prefix}{}", p.path), p, x.of(*state, p)));
         }
     }
-    tensors.sort_by(|a, b| a.0.cmp(&b.0));
     let list = tensors
         .iter()
         .map(|(name, p, data)| Tensor::new(name, &p.shape, *data));
-    let list: Vec<Tensor> = list.collect();
+    write(path, list.collect(), progress)
+}
+
+/// Writes tensors as a checkpoint.
+///
+/// # Errors
+/// When the disk refuses; the old file is then still there.
+pub(crate) fn write(
+    path: &Path,
+    mut list: Vec<Tensor>,
+    progress: &Progress,
+) -> Result<(), CheckpointError> {
+    let progress = serde_json::to_string(progress).map_err(|e| damaged(path, e))?;
+    list.sort_by_key(|t| t.name);
     let contents = list
         .iter()
         .map(|t| (t.name, t.kind(), t.shape.to_vec(), t.bytes));
@@ -217,6 +250,26 @@ impl Checkpoint {
             })
     }
 
+    /// Hands out the values of each parameter of a model, in the order of its table.
+    ///
+    /// # Errors
+    /// When the tensors are not the model's.
+    pub fn params_of(
+        &self,
+        artifact: &Artifact,
+        mut take: impl FnMut(&Param, &mut dyn Iterator<Item = f64>),
+    ) -> Result<(), CheckpointError> {
+        let (path, manifest) = (&self.path, artifact.manifest());
+        self.is_of(artifact)?;
+        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(path, e))?;
+        fit(path, &tensors, manifest, &PARTS[..1], is_moment)?;
+        for p in &manifest.params {
+            let tensor = tensors.tensor(&p.path).map_err(|e| damaged(path, e))?;
+            take(p, &mut *values(&tensor));
+        }
+        Ok(())
+    }
+
     /// Reads the parameters, and nothing else.
     ///
     /// # Errors
@@ -234,6 +287,16 @@ impl Checkpoint {
         self.read(x, &PARTS, |_| false)
     }
 
+    fn is_of(&self, artifact: &Artifact) -> Result<(), CheckpointError> {
+        match &self.progress {
+            Some(p) if p.model != artifact.identity() => Err(CheckpointError::Foreign {
+                path: shown(&self.path),
+                artifact: shown(artifact.path()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn read(
         &self,
         x: &mut Executor,
@@ -241,14 +304,7 @@ impl Checkpoint {
         ignore: impl Fn(&str) -> bool,
     ) -> Result<(), CheckpointError> {
         let path = &self.path;
-        if let Some(p) = &self.progress
-            && p.model != x.artifact().identity()
-        {
-            return Err(CheckpointError::Foreign {
-                path: shown(path),
-                artifact: shown(x.artifact().path()),
-            });
-        }
+        self.is_of(x.artifact())?;
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(path, e))?;
         read_states(path, &tensors, x, parts, ignore)
     }
@@ -374,7 +430,29 @@ pub fn read_states(
 ) -> Result<(), CheckpointError> {
     let artifact = x.artifact().clone();
     let manifest = artifact.manifest();
+    fit(path, tensors, manifest, parts, ignore)?;
     let real = x.real();
+    for (state, prefix) in parts {
+        for p in state.holds(manifest) {
+            let tensor = tensors
+                .tensor(&format!("{prefix}{}", p.path))
+                .map_err(|e| damaged(path, e))?;
+            let mut memory = x.state_mut(*state);
+            let mut out = memory.part(init::range(p, real));
+            out.fill(values(&tensor));
+        }
+    }
+    Ok(())
+}
+
+/// Whether there are exactly the tensors of some memories, and others that may be there.
+fn fit(
+    path: &Path,
+    tensors: &SafeTensors,
+    manifest: &Manifest,
+    parts: &[(State, &str)],
+    ignore: impl Fn(&str) -> bool,
+) -> Result<(), CheckpointError> {
     let mut wrong = Vec::new();
     let mut known = BTreeSet::new();
     for (state, prefix) in parts {
@@ -411,19 +489,10 @@ pub fn read_states(
         .filter(|n| !known.contains(*n) && !ignore(n))
         .collect();
     wrong.extend(unknown.into_iter().map(|n| format!("  unknown: {n}")));
-    if !wrong.is_empty() {
-        return Err(mismatch(path, wrong));
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(mismatch(path, wrong)),
     }
-    for (state, prefix) in parts {
-        for p in state.holds(manifest) {
-            let tensor = tensors
-                .tensor(&format!("{prefix}{}", p.path))
-                .map_err(|e| damaged(path, e))?;
-            let mut memory = x.state_mut(*state);
-            floats(&tensor, memory.part(init::range(p, real)));
-        }
-    }
-    Ok(())
 }
 
 /// What does not fit, a line each.
@@ -445,16 +514,16 @@ fn shorten(mut lines: Vec<String>) -> String {
     lines.join("\n")
 }
 
-/// Copies an F32 or F64 tensor, rounded where it must be.
-fn floats(t: &safetensors::tensor::TensorView, mut out: RealsMut) {
+/// The numbers of an F32 or F64 tensor.
+fn values<'t>(t: &TensorView<'t>) -> Box<dyn Iterator<Item = f64> + 't> {
+    let data: &'t [u8] = t.data();
     match t.dtype() {
-        Dtype::F64 => {
-            let values = t.data().as_chunks().0.iter();
-            out.fill(values.map(|b| f64::from_le_bytes(*b)));
-        }
-        _ => {
-            let values = t.data().as_chunks().0.iter();
-            out.fill(values.map(|b| f32::from_le_bytes(*b).into()));
-        }
+        Dtype::F64 => Box::new(data.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b))),
+        _ => Box::new(
+            data.as_chunks()
+                .0
+                .iter()
+                .map(|b| f32::from_le_bytes(*b).into()),
+        ),
     }
 }

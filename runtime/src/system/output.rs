@@ -42,6 +42,11 @@ pub fn check(path: &Path) -> Result<(), OutputError> {
     if of_run && owned::is_run(folder) {
         return Err(OutputError::OfRun { path, run: within });
     }
+    let run = files::parent(folder);
+    if folder.file_name().is_some_and(|name| name == owned::KEPT) && owned::is_run(run) {
+        let run = run.display().to_string();
+        return Err(OutputError::OfRun { path, run });
+    }
     if owned::is_artifact(folder) {
         let artifact = within;
         return Err(OutputError::OfArtifact { path, artifact });

@@ -15,11 +15,13 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 pub const METRICS: &str = "metrics.jsonl";
 pub const CHART: &str = "loss.svg";
 pub const TOKENIZER: &str = "tokenizer.json";
+/// A folder of parameters of earlier steps.
+pub const KEPT: &str = "kept";
 /// Locked by the process that trains.
 pub const LOCK: &str = ".lock";
 
 /// All that a run writes into its folder.
-pub const FILES: [&str; 6] = [CHECKPOINT, MODEL, METRICS, CHART, TOKENIZER, LOCK];
+pub const FILES: [&str; 7] = [CHECKPOINT, MODEL, METRICS, CHART, TOKENIZER, KEPT, LOCK];
 
 /// What [`LOCK`] holds.
 pub(crate) const MARK: &[u8] = b"odec run 1\n";

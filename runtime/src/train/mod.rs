@@ -3,10 +3,12 @@
 //! Takes an artifact or a run's folder and [`Settings`]; leaves a finished run, or one that can be resumed: after its last
 //! step, its time limit, or when it was asked to stop. Leaves what a step is to [`mod@crate::train::run`].
 
+pub mod average;
 pub mod chart;
 pub mod dataset;
 pub mod failure;
 pub mod gradient;
+pub mod kept;
 pub mod lock;
 pub mod metrics;
 pub mod run;
@@ -212,7 +214,8 @@ impl Run {
             let look_due = |run: &Run| due(run.position()) > looks && run.can_afford_a_look();
             let last_of_some = |run: &Run| {
                 let asked = s.stop.load(Ordering::Relaxed) || run.out_of_time();
-                asked || run.enqueued() >= steps || save_due(last_save) || look_due(run)
+                let due = save_due(last_save) || look_due(run) || run.keep_due();
+                asked || run.enqueued() >= steps || due
             };
             if under_way == 0 {
                 self.enqueue()?;
@@ -234,6 +237,9 @@ impl Run {
             let at_end = done.step == steps || self.out_of_time();
             // Behind another step that is under way there is nothing to look at or to save.
             if self.enqueued() == done.step {
+                if self.keep_due() {
+                    self.keep()?;
+                }
                 let look = at_end || look_due(self);
                 if look {
                     looks = due(position);

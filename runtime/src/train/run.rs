@@ -1,7 +1,7 @@
 //! A run: a model in training, its folder, and the operations on both.
 //!
 //! Takes an artifact with a train block, or the folder of a run; fills the run's folder: `model.odex` (a copy of the
-//! artifact), `tokenizer.json` (a copy, when it has one), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`; token
+//! artifact), `tokenizer.json` (a copy, when it has one), `checkpoint.safetensors`, parameters of earlier steps in `kept` where the train block asks for them, `metrics.jsonl`, `loss.svg`; token
 //! files made from texts are kept beside it, for all runs in that place. A run that is resumed gives the bits and metrics of one that never stopped, unless it
 //! has a time limit (see [`odec_program::schedules`]). One process at a time trains in a folder; anyone may read it ([`mod@crate::train::lock`]). Leaves what a step is to [`mod@crate::train::step`], the texts it trains on to [`mod@crate::train::dataset`], when
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
@@ -18,17 +18,18 @@ use crate::parameters::import::Init;
 use crate::system::files;
 use crate::system::files::remedy;
 use crate::system::input;
-use crate::system::owned::{CHART, CHECKPOINT, METRICS, MODEL, TOKENIZER};
+use crate::system::owned::{CHART, CHECKPOINT, KEPT, METRICS, MODEL, TOKENIZER};
 use crate::system::shown::Shown;
 use crate::train::Settings;
 use crate::train::chart::{self, Curve};
 use crate::train::dataset::{open_dataset, same_data, saved_tokenizer, with_files};
 use crate::train::failure::TrainError;
+use crate::train::kept;
 use crate::train::lock::{self, Lock};
 use crate::train::metrics::{HeldOut, Metrics, Record, Step, Warning};
 use crate::train::stall::Stall;
 use crate::train::step::Pending;
-use odec_program::manifest::{self, Train};
+use odec_program::manifest::{self, Keep, Train};
 use odec_program::schedules::Position;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -89,6 +90,7 @@ impl Run {
             tokens: 0,
             files: vec![],
             data: with_files(&train.data, &s.data)?,
+            mean_of: 0,
         };
         check_limit(&progress)?;
         let device = device(artifact)?;
@@ -153,6 +155,10 @@ impl Run {
         let lock = Lock::take(out)?;
         let checkpoint = Checkpoint::open(&file)?;
         let mut progress = checkpoint.progress().map_err(not_a_run)?.clone();
+        if progress.mean_of > 0 {
+            let path = file.shown();
+            return Err(CheckpointError::NotResumable { path }.into());
+        }
         let artifact = Artifact::load(&out.join(MODEL))?.with(s.unsigned);
         let train = train_block(&artifact)?;
         if let Some(asked) = s.steps.filter(|asked| *asked < progress.step) {
@@ -300,14 +306,8 @@ impl Run {
     /// # Errors
     /// When the disk refuses, or a number to be saved is not finite; the last checkpoint is then still there.
     pub fn save(&mut self) -> Result<(), TrainError> {
-        debug_assert_eq!(self.enqueued(), self.progress.step, "steps are under way");
         let start = Instant::now();
-        if !self.lock.is_held() {
-            return Err(self.lost());
-        }
-        if let Some(tensor) = self.x.not_finite()? {
-            return Err(self.not_finite(&tensor, self.progress.step, String::new()));
-        }
+        self.ready_to_save()?;
         self.metrics
             .sync()
             .map_err(|e| self.cannot_save(METRICS, e))?;
@@ -322,6 +322,57 @@ impl Run {
         let picture = chart::svg(&self.curve());
         files::write_file(&self.out.join(CHART), |w| w.write_all(picture.as_bytes()))
             .map_err(|e| self.cannot_save(CHART, e))?;
+        self.progress.seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Whether there is something to save, and a place; then it has been fetched.
+    fn ready_to_save(&mut self) -> Result<(), TrainError> {
+        debug_assert_eq!(self.enqueued(), self.progress.step, "steps are under way");
+        if !self.lock.is_held() {
+            return Err(self.lost());
+        }
+        match self.x.not_finite()? {
+            Some(tensor) => Err(self.not_finite(&tensor, self.progress.step, String::new())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the parameters of the last step that was asked for are to be kept.
+    pub(crate) fn keep_due(&self) -> bool {
+        let step = self.enqueued();
+        let divides = |keep: Keep| step.is_multiple_of(keep.every);
+        step > 0 && self.train.keep.is_some_and(divides)
+    }
+
+    /// Keeps the parameters of this step beside the checkpoint, and removes the oldest where there are too many.
+    ///
+    /// # Errors
+    /// As [`Run::save`].
+    pub(crate) fn keep(&mut self) -> Result<(), TrainError> {
+        let Some(Keep { last, .. }) = self.train.keep else {
+            return Ok(());
+        };
+        let start = Instant::now();
+        self.ready_to_save()?;
+        let file = kept::name(self.progress.step);
+        let folder = self.out.join(KEPT);
+        let saved = files::create_folder(&folder).map_err(|e| (KEPT, e));
+        let saved = saved.and_then(|()| {
+            let path = self.out.join(&file);
+            checkpoint::save_params(&path, &self.x, &self.progress).map_err(|e| match e {
+                CheckpointError::Write { source, .. } => (&*file, source),
+                e => (&*file, io::Error::other(e.to_string())),
+            })
+        });
+        let saved = saved.and_then(|()| {
+            let older = kept::steps(&self.out, self.progress.step).map_err(|e| (KEPT, e))?;
+            let too_many = older.len().saturating_sub(last as usize);
+            let remove = |step: &u64| std::fs::remove_file(self.out.join(kept::name(*step)));
+            let removed = older[..too_many].iter().try_for_each(remove);
+            removed.map_err(|e| (KEPT, e))
+        });
+        saved.map_err(|(file, e)| self.cannot_save(file, e))?;
         self.progress.seconds += start.elapsed().as_secs_f64();
         Ok(())
     }

@@ -431,6 +431,7 @@ pub fn manifest() -> Manifest {
         .into(),
         batch: BATCH,
         tokens: None,
+        keep: None,
         accumulate: 1,
         steps: 40,
         clip: Some(1.0),
