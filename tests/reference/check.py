@@ -66,7 +66,8 @@ def overrides(system: System, shape: Shape) -> list[str]:
     # A list of flows has as many steps as it has entries, and some numbers of steps are found as the model runs.
     counted = not (system.translator or (system.flow or "").startswith("[") or system.depth)
     values |= {f"model.{system.label}steps": shape.steps} if counted else {}
-    values |= {path: shape.heads for path in system.heads if path.split(".")[0] in system.fields}
+    fields = {name.split(".")[0] for name in system.fields}
+    values |= {path: shape.heads for path in system.heads if path.split(".")[0] in fields}
     values |= {path: shape.hidden for path in system.hidden}
     values |= system.sets
     return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]

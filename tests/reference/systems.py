@@ -791,6 +791,33 @@ VIT = {
 
 FLOW = VIT | {"file": "flow_matching.ode", "velocity": 32.0}
 
+
+def u_vit(s: Step, x: Array) -> Array:
+    """Five layers; the last two begin with a linear map of the state and of what the second and the first layer gave, side by side (Bao et al. 2023, section 3)."""
+
+    def layer(n: int, x: Array) -> Array:
+        y = x + s.field(f"att.{n}")(x)
+        return y + s.field(f"ffn.{n}")(y)
+
+    def joined(n: int, x: Array, skip: Array) -> Array:
+        maps = [s.value(f"join.{n}.linear.{k}.weight") for k in (1, 2)]
+        both = jnp.concatenate([x, skip], axis=-1) @ jnp.concatenate(maps, axis=1).T
+        return both + s.value(f"join.{n}.linear.1.bias")
+
+    a = layer(1, x)
+    b = layer(2, a)
+    up = layer(4, joined(1, layer(3, b), b))
+    return layer(5, joined(2, up, a))
+
+
+def u_vit_table(shape: Shape) -> Table:
+    square = (shape.width, shape.width)
+    table: Table = {}
+    for n in (1, 2):
+        at = f"step.0.join.{n}.linear"
+        table |= {f"{at}.1.weight": square, f"{at}.1.bias": (shape.width,), f"{at}.2.weight": square}
+    return table
+
 # The sizes are those of the file.
 VECTORS = {
     "file": "../../tests/reference/vectors.ode",
@@ -1211,6 +1238,16 @@ SYSTEMS: dict[str, System] = {
     ),
     "flow_matching": System(splitting(("att", 1.0), ("ffn", 1.0)), **FLOW),
     "flow_matching_rk2": System(over_layer(heun), flow="heun(layer)", **FLOW),
+    "u_vit": System(
+        u_vit,
+        more=u_vit_table,
+        steps=1,
+        **FLOW
+        | {
+            "file": "u_vit.ode",
+            "fields": {f"{name}.{n}": kind for n in range(1, 6) for name, kind in (("att", "vit_att"), ("ffn", "gpt_ffn"))},
+        },
+    ),
     "vectors": System(lie, **VECTORS),
     "vectors_bce": System(
         lie,
