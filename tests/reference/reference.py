@@ -61,7 +61,8 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     if system.velocity:
         waves = waves_of(system.velocity * time[:, :, 0], shape.width)
         first = [waves @ p["embed.time_token.weight"].T, label[:, 0] @ p["embed.label_token.weight"].T]
-        x = jnp.concatenate([jnp.stack(first, axis=1), x[:, :-2]], axis=1)
+        if not system.conditioned:
+            x = jnp.concatenate([jnp.stack(first, axis=1), x[:, :-2]], axis=1)
     if system.positions == "learned" or system.image or system.vectors:
         x = x + p["embed.position.weight"][: x.shape[1]]
     if system.segments:
@@ -70,7 +71,7 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         x = x + p["embed.segment.weight"][jnp.minimum(before, number - 1)]
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
-    past: dict[str, list[Array]] = {}
+    past: dict[str, list[Array]] = {"condition": [sum(first)[:, None]]} if system.conditioned else {}
     states = [x]
     for k in range(shape.steps):
         x = system.step(Step(system, shape, p, k, past, key), x)
@@ -86,8 +87,9 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
             return jnp.mean(-targets * jax.nn.log_sigmoid(said) - (1 - targets) * jax.nn.log_sigmoid(-said))
         return jnp.mean((said - targets) ** 2)
     if system.velocity:
-        # Each patch has its velocity; the last two rows of what is compared are empty.
-        return jnp.mean((linear(p, "output.linear", x[:, 2:]) - targets[:, :-2]) ** 2)
+        # Each patch has its velocity; where rows stand before them, as many rows of what is compared are empty.
+        rows = 0 if system.conditioned else 2
+        return jnp.mean((linear(p, "output.linear", x[:, rows:]) - targets[:, : x.shape[1] - rows]) ** 2)
     if system.image:
         read = x[:, 0] if system.class_token else jnp.mean(x, axis=1)
         logits = jax.nn.log_softmax(linear(p, "output.classes", read), axis=-1)

@@ -38,6 +38,7 @@ from parts import (
     gelu_tanh,
     grouped_table,
     gpt_attention,
+    layernorm,
     linear,
     norm,
     norm_table,
@@ -116,6 +117,8 @@ class System:
     image: tuple[int, int] | None = None
     # Whether it gives the velocity between noise and images: it is told the time, by waves of this frequency, and the class, and both are rows before the patches.
     velocity: float | None = None
+    # Whether time and class are no rows, but a sum that steps read.
+    conditioned: bool = False
     # Numbers of each vector that it reads, and how many it predicts, for each vector or for all of them.
     vectors: tuple[int, int] | None = None
     # Whether a learned row stands before those of the input, and what is said is read there.
@@ -138,7 +141,7 @@ class System:
         side, patch = self.image
         # As many predictions as texts have, so that the roundings of bf16 average out alike.
         if self.velocity:
-            return replace(shape, vocab=patch**2, context=(side // patch) ** 2 + 2, batch=16)
+            return replace(shape, vocab=patch**2, context=(side // patch) ** 2 + 2 * (not self.conditioned), batch=16)
         return replace(shape, vocab=10, context=(side // patch) ** 2 + self.class_token, batch=48)
 
     @property
@@ -154,6 +157,8 @@ class System:
             "grouped": norm_table(shape) | grouped_table(shape, self.sets.get("att.kv_heads", 1)),
             "both": norm_table(shape) | attention_table(shape) | swiglu_table(shape),
             "bare_att": attention_table(shape),
+            "bare_vit_att": attention_table(shape) | bias_table(shape, *"qkvo"),
+            "bare_gelu": gelu_table(shape),
             "up": affine_table(4 * shape.width, shape.width),
             "down": affine_table(shape.width, 4 * shape.width),
             "gate": {"linear.weight": (1, 2 * shape.width), "linear.bias": (1,)},
@@ -810,6 +815,33 @@ def u_vit(s: Step, x: Array) -> Array:
     return layer(5, joined(2, up, a))
 
 
+def dit(s: Step, x: Array) -> Array:
+    """A step of adaLN-Zero (Peebles & Xie 2023, figure 3): c scales and shifts what attention and the MLP read, and opens what they give."""
+    c = jax.nn.silu(s.past["condition"][0])
+
+    def increment(name: str, of: Field) -> Array:
+        gate, scale, shift = (linear(s.p, s.path(f"{name}.{part}"), c) for part in ("gate", "scale", "shift"))
+        return gate * of((1 + scale) * layernorm(x, s.value(f"{name}.x.gain"), s.value(f"{name}.x.bias")) + shift)
+
+    def mlp(y: Array) -> Array:
+        up = linear(s.p, s.path("ffn.up"), y)
+        return linear(s.p, s.path("ffn.down"), jax.nn.gelu(up, approximate=False))
+
+    x = x + increment("att", lambda y: attend(s.p, s.path("att"), s.shape.heads, y, causal=False, turn=lambda q: q))
+    return x + increment("ffn", mlp)
+
+
+def dit_table(shape: Shape) -> Table:
+    table: Table = {}
+    for k in range(shape.steps):
+        for name in ("att", "ffn"):
+            at = f"step.{k}.{name}"
+            table |= {f"{at}.x.{part}": (shape.width,) for part in ("gain", "bias")}
+            for part in ("gate", "scale", "shift"):
+                table |= {f"{at}.{part}.weight": (shape.width, shape.width), f"{at}.{part}.bias": (shape.width,)}
+    return table
+
+
 def u_vit_table(shape: Shape) -> Table:
     square = (shape.width, shape.width)
     table: Table = {}
@@ -1238,6 +1270,12 @@ SYSTEMS: dict[str, System] = {
     ),
     "flow_matching": System(splitting(("att", 1.0), ("ffn", 1.0)), **FLOW),
     "flow_matching_rk2": System(over_layer(heun), flow="heun(layer)", **FLOW),
+    "dit": System(
+        dit,
+        more=dit_table,
+        conditioned=True,
+        **FLOW | {"file": "dit.ode", "fields": {"att": "bare_vit_att", "ffn": "bare_gelu"}},
+    ),
     "u_vit": System(
         u_vit,
         more=u_vit_table,

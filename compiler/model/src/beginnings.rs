@@ -11,7 +11,7 @@
 
 use super::embeddings::{self, EMBEDDINGS, Embedding};
 use super::inputs::{Ended, INPUTS, Input};
-use super::layers::{Grid, Sizes};
+use super::layers::{CONDITION, Grid, Sizes};
 use super::leading::{Conditions, LEADING, Leading, Told};
 use super::marks::{MARKS, Marks};
 use super::params::EMBED;
@@ -84,13 +84,14 @@ impl Stage {
         let EmbedSpec {
             kind,
             leading,
+            condition,
             positions,
             marks,
             span,
             ..
         } = &self.embed;
         kind.fit(*span, &*self.of, sink);
-        for leading in leading {
+        for leading in leading.iter().chain(condition) {
             leading.fit(*span, &*self.of, sink);
         }
         if let Some(positions) = positions {
@@ -110,6 +111,8 @@ pub struct EmbedSpec {
     pub tied: Option<String>,
     /// Rows that stand before it, in this order.
     pub leading: Vec<Rc<dyn Leading>>,
+    /// Rows that stand nowhere: fields read their sum.
+    pub condition: Vec<Rc<dyn Leading>>,
     /// What is added to all of them.
     pub positions: Option<Rc<dyn Positions>>,
     /// What is added to each token by those before it.
@@ -131,7 +134,7 @@ impl EmbedSpec {
 
     /// What is told of a row beside the input.
     pub fn told(&self) -> Conditions {
-        let told = || self.leading.iter().map(|l| l.told());
+        let told = || self.leading.iter().chain(&self.condition).map(|l| l.told());
         Conditions {
             time: told().any(|t| t == Told::Time),
             classes: told().find_map(|t| match t {
@@ -320,6 +323,11 @@ impl Beginning {
             if number > 0 && self.input.vocab().is_some() {
                 let d = not_supported(span, "a later stage of a model that reads tokens");
                 sink.push(d.help("write evolves of one width, or another input"));
+                return;
+            }
+            if number > 0 && !stage.embed.condition.is_empty() {
+                let d = not_supported(span, "a condition of a later stage");
+                sink.push(d.help("write it where the first state is made: its fields, and those of later stages, read it"));
                 return;
             }
             stage.fit(sink);
@@ -546,7 +554,18 @@ fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
     let leading = rows(leading, sink)?;
     let (mut positions, mut marks) = (None, None);
     let (mut placed, mut marked) = (false, false);
+    let mut told: Option<(Vec<Rc<dyn Leading>>, Span)> = None;
     for e in rest {
+        if Args::of(e).is_some_and(|a| a.callee.name == CONDITION) {
+            if let Some((_, first)) = &told {
+                let message = "a model has one condition";
+                let d = Diagnostic::error(codes::REPEATED_ITEM, e.span, message);
+                sink.push(d.also(*first, "the first one"));
+                return None;
+            }
+            told = Some((condition(e, &leading, sink)?, e.span));
+            continue;
+        }
         let marks_it = Args::of(e).is_some_and(|a| MARKS.knows(&a.callee.name));
         let seen = if marks_it { &mut marked } else { &mut placed };
         if std::mem::replace(seen, true) {
@@ -567,10 +586,46 @@ fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
         kind: kind?,
         tied,
         leading,
+        condition: told.map_or(Vec::new(), |(rows, _)| rows),
         positions,
         marks,
         span: line.span,
     })
+}
+
+/// `condition(time_token, label_token(classes: 10))`: rows that tell what no row before the input does.
+fn condition(
+    e: &Expr,
+    before: &[Rc<dyn Leading>],
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Vec<Rc<dyn Leading>>> {
+    const EXAMPLE: &str = "condition(time_token, label_token(classes: 10))";
+    let mut args = Args::of(e)?;
+    let mut rows: Vec<Rc<dyn Leading>> = before.to_vec();
+    while let Some(part) = args.positional() {
+        let row = LEADING.read(part, sink)?;
+        if row.told() == Told::Nothing {
+            let d = incompatible(part.span, "a class token tells nothing of an input");
+            sink.push(d.help(format!("write `{EXAMPLE}`, and `class_token` before it")));
+            return None;
+        }
+        let kind = |r: &Rc<dyn Leading>| std::mem::discriminant(&r.told());
+        if rows.iter().any(|r| kind(r) == kind(&row)) {
+            let message = "the model is told this already";
+            sink.push(Diagnostic::error(codes::REPEATED_ITEM, part.span, message));
+            return None;
+        }
+        rows.push(row);
+    }
+    let known = sink.len();
+    args.finish(&[], sink);
+    let own = rows.split_off(before.len());
+    if own.is_empty() && sink.len() == known {
+        let message = "`condition` needs rows that it is the sum of";
+        let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message);
+        sink.push(d.help(format!("write `{EXAMPLE}`")));
+    }
+    (sink.len() == known).then_some(own)
 }
 
 /// Rows before the input, each told something else; a class token is the first of them.

@@ -7,7 +7,8 @@ use super::graph_builder::GraphBuilder;
 use super::scoped_params::ScopedParams;
 use crate::embeddings::EmbedScope;
 use crate::error::BuildError;
-use crate::layers::Weights;
+use crate::layers::{CONDITION, Weights};
+use crate::leading;
 use crate::outputs::OutputScope;
 use crate::params::OUTPUT;
 use odec_graph::ops::{Add, AddPositions, Equals};
@@ -54,8 +55,9 @@ impl<'s> GraphBuilder<'s> {
         let mut scope = self.below(&stage.path);
         // The last one first: each is put before all that stand there.
         for leading in stage.embed.leading.iter().rev() {
-            x = leading.build(b, x, &mut scope)?;
+            x = leading::before(b, x, &**leading, &mut scope)?;
         }
+        let told = leading::condition(b, &stage.embed.condition, stage.sizes.width, &mut scope)?;
         if let Some(positions) = &stage.embed.positions {
             let rows = positions.rows(b, &mut scope, stage.sizes)?;
             x = b.push1(AddPositions, &[x, rows])?;
@@ -63,6 +65,10 @@ impl<'s> GraphBuilder<'s> {
         if let Some(marks) = &stage.embed.marks {
             let rows = marks.rows(b, input, &mut scope)?;
             x = b.push1(Add, &[x, rows])?;
+        }
+        if let Some(told) = told {
+            let of = self.sequence;
+            self.states.insert(CONDITION.into(), (told, of));
         }
         Ok(x)
     }

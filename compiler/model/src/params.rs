@@ -106,6 +106,9 @@ fn of_stage(stage: &Stage) -> Vec<(LayerParam, &'static str)> {
     let leading = stage.embed.leading.iter();
     let leading = leading.flat_map(|l| l.params(stage.sizes.width));
     let own = own.chain(leading.map(|p| (p, "rows before the input")));
+    let condition = stage.embed.condition.iter();
+    let condition = condition.flat_map(|l| l.params(stage.sizes.width));
+    let own = own.chain(condition.map(|p| (p, "the condition")));
     let marks = stage.embed.marks.iter();
     let marks = marks.flat_map(|m| m.params(stage.sizes.width));
     own.chain(positions.map(|p| (p, "the positions")))

@@ -8,7 +8,7 @@ use super::beginnings::{self, Beginning, Stage};
 use super::evolve::{EvolveSpec, evolve};
 use super::layers::network::Network;
 use super::layers::pipeline;
-use super::layers::{OfModel, Sizes, State, States};
+use super::layers::{CONDITION, OfModel, Sizes, State, States};
 use super::loss::Objective;
 use super::outputs::{Embedded, OUTPUTS, Output};
 use super::part::expect;
@@ -143,6 +143,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             at,
             sequence: Some(sequence(all, at)),
             stage: Some(stage_number(all, at)),
+            condition: condition(all),
         },
     };
     let output = match output {
@@ -196,6 +197,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let output = output.filter(|_| fit)?;
     let std = std?;
     sources_are_read(all, &read, r.sink);
+    condition_is_read(all, &read, output.before.as_ref(), r.sink);
     let mut begins = begins?;
     let begin = begins.pop()?;
     let embedded = Embedded {
@@ -231,6 +233,25 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     };
     spec.loss = spec.ends().asks();
     Some(spec)
+}
+
+/// Says so where a model is told what nothing reads.
+fn condition_is_read(
+    begins: &[Beginning],
+    evolves: &[EvolveSpec],
+    before: Option<&Network>,
+    sink: &mut Vec<Diagnostic>,
+) {
+    let (Some(begin), Some(_)) = (begins.last(), condition(begins)) else {
+        return;
+    };
+    let layers = evolves.iter().flat_map(EvolveSpec::all_layers);
+    let reads = |l: &Network| l.reads().states.iter().any(|s| s == CONDITION);
+    if !layers.chain(before).any(reads) {
+        let message = "no field reads the condition";
+        let d = Diagnostic::error(codes::NO_EFFECT, begin.embed.span, message);
+        sink.push(d.help("a field begins with it: `condition |> silu |> linear(bias, zero)`"));
+    }
 }
 
 /// Says which sequence does not reach the output.
@@ -341,6 +362,7 @@ pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<OfModel> {
             at: evolves.len(),
             sequence: None,
             stage: None,
+            condition: condition(&begins),
         },
     })
 }
@@ -365,6 +387,12 @@ fn stages(begins: &[Beginning], n: usize) -> impl Iterator<Item = &Stage> {
 
 fn stage(begins: &[Beginning], n: usize) -> Option<&Stage> {
     stages(begins, n).last()
+}
+
+/// Columns of what the model is told beside its input.
+fn condition(begins: &[Beginning]) -> Option<u64> {
+    let first = begins.last()?.stages.first()?;
+    (!first.embed.condition.is_empty()).then_some(first.sizes.width)
 }
 
 fn stage_number(begins: &[Beginning], n: usize) -> usize {
@@ -457,6 +485,13 @@ fn labels(model: &Model, evolves: &[&Evolve], sink: &mut Vec<Diagnostic>) {
                 ))
                 .help("choose another label"),
         );
+    }
+    let labels = evolves.iter().filter_map(|e| e.label.as_ref());
+    for l in labels.filter(|l| l.name == CONDITION) {
+        let message = format!("an evolve is not called `{CONDITION}`");
+        let d = Diagnostic::error(codes::RESERVED_WORD, l.span, message);
+        let d = d.label("by this name fields read what a model is told beside its input");
+        sink.push(d.help("choose another label"));
     }
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     for e in evolves.iter().filter(|_| evolves.len() > 1) {

@@ -3,7 +3,7 @@
 use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::Built;
 use odec_graph::{Graph, OpKind, TensorType};
-use odec_program::manifest::{Flow, Form, Images, Loss, Times};
+use odec_program::manifest::{Flow, Form, Images, Init, Loss, Times};
 use odec_program::{Dim, names};
 
 const MODEL: &str = "field att = rmsnorm |> attention(heads: 2)
@@ -85,6 +85,44 @@ fn the_velocity_of_each_patch_depends_on_time_and_class() {
     assert_eq!(told(built).leading, 2);
 }
 
+const ROWS: &str = "time_token, label_token(classes: 5)";
+const CONDITION: &str = "condition(time_token, label_token(classes: 5))";
+const FIELD: &str = "field att = rmsnorm |> attention(heads: 2)";
+const GATED: &str =
+    "field att = (condition |> silu |> linear(bias, zero))*(rmsnorm |> attention(heads: 2))";
+
+#[test]
+fn a_condition_stands_in_no_row_and_is_read_by_fields() {
+    let outcome = changed(&[(ROWS, CONDITION), (FIELD, GATED)]);
+    assert_eq!(outcome.rendered(), "");
+    let built = outcome.built();
+    assert_eq!((built.config.context, told(built).leading), (6, 0));
+    assert!(told(built).flow.expect("a flow").labelled);
+    let names: Vec<String> = inputs(&built.forward).into_iter().map(|(n, _)| n).collect();
+    assert_eq!(names, [names::LABEL, names::PATCHES, names::TIME]);
+    let param = |path: &str| {
+        let found = built.params.iter().find(|p| p.path == path);
+        found.unwrap_or_else(|| panic!("{path}")).clone()
+    };
+    assert_eq!(param("embed.time_token.weight").shape, [6, 6]);
+    assert_eq!(param("embed.position.weight").shape, [6, 6]);
+    for path in ["step.0.att.linear.weight", "step.0.att.linear.bias"] {
+        assert_eq!(param(path).init, Init::Zeros);
+    }
+    // One of the two may be a row.
+    let both = changed(&[
+        (ROWS, "label_token(classes: 5), condition(time_token)"),
+        (FIELD, GATED),
+    ]);
+    assert_eq!(told(both.built()).leading, 1);
+    // What stands before the output reads it as well.
+    let end = changed(&[
+        (ROWS, CONDITION),
+        ("output rmsnorm", "output ((1 + condition)*rmsnorm)"),
+    ]);
+    assert_eq!(end.rendered(), "");
+}
+
 #[test]
 fn runs_are_told_the_law_of_times() {
     let normal = |mean, std| Times::LogitNormal { mean, std };
@@ -142,6 +180,38 @@ fn what_does_not_fit_is_said_at_its_place() {
         (
             "other classes",
             &[("label_token(classes: 5)", "label_token(classes: 6)")],
+        ),
+        ("a condition that nothing reads", &[(ROWS, CONDITION)]),
+        ("a condition that the model has not", &[(FIELD, GATED)]),
+        (
+            "a condition of nothing",
+            &[(ROWS, "condition()"), (FIELD, GATED)],
+        ),
+        (
+            "a condition of a class token",
+            &[(ROWS, "condition(time_token, class_token)"), (FIELD, GATED)],
+        ),
+        (
+            "told twice",
+            &[(ROWS, "time_token, condition(time_token)"), (FIELD, GATED)],
+        ),
+        (
+            "two conditions",
+            &[
+                (
+                    ROWS,
+                    "condition(time_token), condition(label_token(classes: 5))",
+                ),
+                (FIELD, GATED),
+            ],
+        ),
+        (
+            "an evolve of this name",
+            &[
+                (ROWS, CONDITION),
+                (FIELD, GATED),
+                ("evolve euler", "evolve condition: euler"),
+            ],
         ),
         (
             "a law that is none",

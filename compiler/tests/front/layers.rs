@@ -4,7 +4,7 @@
 use crate::common::compile_text;
 use odec_compiler::model::alone::{Alone, alone};
 use odec_compiler::model::layers::{
-    Argument, DEFINITIONS, Definition, Form, Grid, Group, Silent, Sizes, find,
+    Argument, DEFINITIONS, Definition, Form, Grid, Group, Reads, Silent, Sizes, find,
 };
 use odec_compiler::model::page::{self, Page};
 use odec_compiler::model::{Built, CompileError};
@@ -76,13 +76,19 @@ fn model(text: &str) -> Built {
         WIDTH => "",
         _ => " |> linear",
     };
-    let ends = match layer.reads.grid {
-        false => [
+    let ends = match (layer.reads.grid, is_told(&layer.reads)) {
+        (false, false) => [
             format!("tokens(vocab: {VOCAB}, context: {CONTEXT})"),
             format!("learned(width: {WIDTH})"),
             "logits".into(),
         ],
-        true => [
+        // What reads tokens is told nothing beside them.
+        (false, true) => [
+            "patches(image: [2, 3], patch: 1, channels: 5)".into(),
+            format!("linear(width: {WIDTH}), condition(time_token)"),
+            "linear(5)".into(),
+        ],
+        (true, _) => [
             "image(size: [2, 3], channels: 5)".into(),
             format!("conv(kernel: 1, width: {WIDTH})"),
             format!("classes({VOCAB})"),
@@ -95,6 +101,11 @@ fn model(text: &str) -> Built {
     );
     let outcome = compile_text(&source);
     outcome.checked().built.clone().expect("a model")
+}
+
+/// Whether a field reads what a model is told beside its input.
+fn is_told(reads: &Reads) -> bool {
+    reads.states.iter().any(|state| state == "condition")
 }
 
 /// Numbers without a pattern, the same on every machine: whole ones below `VOCAB` for indices, others from −1/2 to 1/2.
@@ -228,7 +239,8 @@ fn a_text_in_pieces_is_the_whole_text() {
 
 fn reads_in_pieces(text: &str) {
     let (built, reads) = (model(text), good(text).reads);
-    assert_eq!(built.decode.is_none(), reads.later_tokens, "{text}");
+    let whole = reads.later_tokens || is_told(&reads);
+    assert_eq!(built.decode.is_none(), whole, "{text}");
     if built.decode.is_some() {
         let kept = in_pieces(&built, text);
         assert_eq!(kept, (reads.kept, reads.carried), "{text}");

@@ -3,11 +3,12 @@
 use super::arguments::Silent;
 use super::{
     About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
-    Reads, TypeResult, Weights, part_of,
+    Reads, Start, TypeResult, Weights, part_of,
 };
 use odec_graph::{Builder, Value, nn};
 
 const BIAS: Argument = Argument::flag("bias", "the map has a bias");
+const ZERO: Argument = Argument::flag("zero", "the map starts at 0");
 const COLUMNS: Argument = Argument::unnamed(
     "columns",
     Form::UnnamedWhole,
@@ -18,6 +19,7 @@ const COLUMNS: Argument = Argument::unnamed(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     map: Map,
+    zero: bool,
 }
 
 impl Layer for Linear {
@@ -28,7 +30,7 @@ impl Layer for Linear {
         source: "",
         notes: &[],
     };
-    const ARGUMENTS: &'static [Argument] = &[BIAS, COLUMNS];
+    const ARGUMENTS: &'static [Argument] = &[BIAS, ZERO, COLUMNS];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "linear(4*width)",
@@ -38,6 +40,10 @@ impl Layer for Linear {
             text: "linear(bias)",
             meaning: "to the width of the state, with a bias",
         },
+        Example {
+            text: "linear(bias, zero)",
+            meaning: "what it is added to, or multiplied by 1 plus it, is unchanged at the start of training",
+        },
     ];
     const ROLE: Option<&'static str> = Some("linear");
     const FACTS: Facts = Facts::NONE;
@@ -46,6 +52,7 @@ impl Layer for Linear {
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let width = r.width();
         let bias = r.flag(&BIAS);
+        let zero = r.flag(&ZERO);
         let columns = match r.unnamed(&COLUMNS) {
             Some(n) => r.whole(n, MAX_WIDTH),
             None => Some(r.state_width()),
@@ -53,11 +60,15 @@ impl Layer for Linear {
         let paths = r.paths();
         let columns = columns?;
         let map = paths.map("linear", bias, [columns, width]);
-        Some((Linear { map }, columns))
+        Some((Linear { map, zero }, columns))
     }
 
     fn params(&self) -> Vec<LayerParam> {
-        self.map.params()
+        let mut params = self.map.params();
+        if self.zero {
+            params.iter_mut().for_each(|p| p.start = Start::Zeros);
+        }
+        params
     }
 
     fn reads(&self) -> Reads {

@@ -38,6 +38,7 @@ use odec_program::manifest::{Init, Turns, Waves};
 use std::fmt::Debug;
 
 pub use crate::scheme::Facts;
+pub use condition::CONDITION;
 pub use pipeline::{Grid, OfModel, Sizes};
 pub use states::{State, States};
 
@@ -439,4 +440,5 @@ layers! {
     time::Time,
     positions::Positions,
     decay::Decay,
+    condition::Condition,
 }

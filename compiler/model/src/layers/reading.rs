@@ -154,6 +154,13 @@ impl<'e> Reading<'_, 'e, '_> {
         self.reader.of_field.sizes.context
     }
 
+    /// Columns of what the model is told beside its input; those of the state, where no model is known.
+    pub fn condition(&self) -> Option<u64> {
+        let states = &self.reader.of_field.states;
+        let alone = states.known.is_none().then_some(self.reader.width);
+        states.condition.or(alone)
+    }
+
     /// What the tokens of the state stand on.
     pub fn grid(&self) -> Option<Grid> {
         self.reader.of_field.sizes.grid

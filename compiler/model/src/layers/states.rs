@@ -25,6 +25,8 @@ pub struct States {
     pub sequence: Option<usize>,
     /// The same for its stage.
     pub stage: Option<usize>,
+    /// Columns of the model's `condition`, where it has one.
+    pub condition: Option<u64>,
 }
 
 /// An evolve with a label.

@@ -7,7 +7,7 @@ use crate::layers::{LayerParam, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TypeResult, Value, nn};
+use odec_graph::{Builder, TypeResult};
 
 /// The parameter, below `embed`.
 const ROW: &str = "class_token";
@@ -52,8 +52,11 @@ impl Leading for ClassToken {
         vec![LayerParam::vector(ROW, width, Start::Normal)]
     }
 
-    fn build(&self, b: &mut Builder, x: Value, w: &mut dyn EmbedScope) -> TypeResult {
-        let row = w.param(b, ROW)?;
-        b.part(ROW, |b| nn::put_first(b, x, row))
+    fn row(&self, b: &mut Builder, _: u64, w: &mut dyn EmbedScope) -> TypeResult {
+        w.param(b, ROW)
+    }
+
+    fn part(&self) -> &'static str {
+        ROW
     }
 }

@@ -8,7 +8,7 @@ use crate::layers::{LayerParam, MAX_WIDTH, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TensorType, TypeResult, Value, nn, ops};
+use odec_graph::{Builder, TensorType, TypeResult, nn, ops};
 use odec_program::{Dim, names};
 
 const CLASSES: Argument = Argument::size("classes", "how many classes there are");
@@ -63,16 +63,17 @@ impl Leading for LabelToken {
         }]
     }
 
-    fn build(&self, b: &mut Builder, x: Value, w: &mut dyn EmbedScope) -> TypeResult {
+    fn row(&self, b: &mut Builder, _: u64, w: &mut dyn EmbedScope) -> TypeResult {
         let label = ops::Input {
             name: names::LABEL.into(),
             ty: TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(self.classes)]),
         };
         let label = b.push1(label, &[])?;
         let weight = w.param(b, WEIGHT)?;
-        b.part(PART, |b| {
-            let row = nn::linear(b, label, weight)?;
-            nn::put_first(b, x, row)
-        })
+        b.part(PART, |b| nn::linear(b, label, weight))
+    }
+
+    fn part(&self) -> &'static str {
+        PART
     }
 }

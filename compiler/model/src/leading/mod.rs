@@ -9,7 +9,8 @@ use crate::layers::LayerParam;
 use crate::part::{Place, incompatible, parts};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TypeResult, Value};
+use odec_graph::ops::Add;
+use odec_graph::{Builder, TypeError, TypeResult, Value, nn};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -21,8 +22,35 @@ pub trait Leading: Debug {
     fn told(&self) -> Told;
     /// All parameters, by their paths below `embed`, for states of so many columns.
     fn params(&self, width: u64) -> Vec<LayerParam>;
-    /// The states with this row before them. The last row, which runs leave empty, is left out: a sequence stays as long as it is.
-    fn build(&self, b: &mut Builder, x: Value, w: &mut dyn EmbedScope) -> TypeResult;
+    /// The row, of so many columns: `[batch, 1, width]`, or `[width]` where it is the same for all inputs.
+    fn row(&self, b: &mut Builder, width: u64, w: &mut dyn EmbedScope) -> TypeResult;
+    /// What it is called in sites.
+    fn part(&self) -> &'static str;
+}
+
+/// The states with a row before them. The last row, which runs leave empty, is left out: a sequence stays as long as it is.
+pub fn before(b: &mut Builder, x: Value, row: &dyn Leading, w: &mut dyn EmbedScope) -> TypeResult {
+    let width = b.ty(x).cols();
+    let first = row.row(b, width, w)?;
+    b.part(row.part(), |b| nn::put_first(b, x, first))
+}
+
+/// The sum of rows, which fields read as `condition`: `[batch, 1, width]`.
+pub fn condition(
+    b: &mut Builder,
+    rows: &[Rc<dyn Leading>],
+    width: u64,
+    w: &mut dyn EmbedScope,
+) -> Result<Option<Value>, TypeError> {
+    let mut sum = None;
+    for row in rows {
+        let row = row.row(b, width, w)?;
+        sum = Some(match sum {
+            None => row,
+            Some(sum) => b.push1(Add, &[sum, row])?,
+        });
+    }
+    Ok(sum)
 }
 
 /// What a row is made of beside parameters.

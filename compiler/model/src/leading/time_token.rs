@@ -9,7 +9,7 @@ use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{self, Add, Broadcast, Mul, Reshape, Sin, Table};
-use odec_graph::{Builder, Exact, TensorType, TypeResult, Value, nn};
+use odec_graph::{Builder, Exact, TensorType, TypeResult, nn};
 use odec_program::manifest::{self, Waves};
 use odec_program::{Dim, names};
 
@@ -75,7 +75,7 @@ impl Leading for TimeToken {
         }]
     }
 
-    fn build(&self, b: &mut Builder, x: Value, w: &mut dyn EmbedScope) -> TypeResult {
+    fn row(&self, b: &mut Builder, width: u64, w: &mut dyn EmbedScope) -> TypeResult {
         let one_of_a_row = |cols| TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(cols)]);
         let time = ops::Input {
             name: names::TIME.into(),
@@ -83,7 +83,6 @@ impl Leading for TimeToken {
         };
         let time = b.push1(time, &[])?;
         let weight = w.param(b, WEIGHT)?;
-        let width = b.ty(x).cols();
         let waves = Waves::Positions {
             width,
             base: SINUSOID_BASE,
@@ -102,8 +101,11 @@ impl Leading for TimeToken {
             let angles = b.push1(Mul, &[time, frequencies])?;
             let angles = b.push1(Add, &[angles, phases])?;
             let features = b.push1(Sin, &[angles])?;
-            let row = nn::linear(b, features, weight)?;
-            nn::put_first(b, x, row)
+            nn::linear(b, features, weight)
         })
+    }
+
+    fn part(&self) -> &'static str {
+        PART
     }
 }
