@@ -850,6 +850,60 @@ def u_vit_table(shape: Shape) -> Table:
         table |= {f"{at}.1.weight": square, f"{at}.1.bias": (shape.width,), f"{at}.2.weight": square}
     return table
 
+
+def u_vit(s: Step, x: Array) -> Array:
+    """Five layers; the last two begin with a linear map of the state and of what the second and the first layer gave, side by side (Bao et al. 2023, section 3)."""
+
+    def layer(n: int, x: Array) -> Array:
+        y = x + s.field(f"att.{n}")(x)
+        return y + s.field(f"ffn.{n}")(y)
+
+    def joined(n: int, x: Array, skip: Array) -> Array:
+        maps = [s.value(f"join.{n}.linear.{k}.weight") for k in (1, 2)]
+        both = jnp.concatenate([x, skip], axis=-1) @ jnp.concatenate(maps, axis=1).T
+        return both + s.value(f"join.{n}.linear.1.bias")
+
+    a = layer(1, x)
+    b = layer(2, a)
+    up = layer(4, joined(1, layer(3, b), b))
+    return layer(5, joined(2, up, a))
+
+
+def dit(s: Step, x: Array) -> Array:
+    """A step of adaLN-Zero (Peebles & Xie 2023, figure 3): c scales and shifts what attention and the MLP read, and opens what they give."""
+    c = jax.nn.silu(s.past["condition"][0])
+
+    def increment(name: str, of: Field) -> Array:
+        gate, scale, shift = (linear(s.p, s.path(f"{name}.{part}"), c) for part in ("gate", "scale", "shift"))
+        return gate * of((1 + scale) * layernorm(x, s.value(f"{name}.x.gain"), s.value(f"{name}.x.bias")) + shift)
+
+    def mlp(y: Array) -> Array:
+        up = linear(s.p, s.path("ffn.up"), y)
+        return linear(s.p, s.path("ffn.down"), jax.nn.gelu(up, approximate=False))
+
+    x = x + increment("att", lambda y: attend(s.p, s.path("att"), s.shape.heads, y, causal=False, turn=lambda q: q))
+    return x + increment("ffn", mlp)
+
+
+def dit_table(shape: Shape) -> Table:
+    table: Table = {}
+    for k in range(shape.steps):
+        for name in ("att", "ffn"):
+            at = f"step.{k}.{name}"
+            table |= {f"{at}.x.{part}": (shape.width,) for part in ("gain", "bias")}
+            for part in ("gate", "scale", "shift"):
+                table |= {f"{at}.{part}.weight": (shape.width, shape.width), f"{at}.{part}.bias": (shape.width,)}
+    return table
+
+
+def u_vit_table(shape: Shape) -> Table:
+    square = (shape.width, shape.width)
+    table: Table = {}
+    for n in (1, 2):
+        at = f"step.0.join.{n}.linear"
+        table |= {f"{at}.1.weight": square, f"{at}.1.bias": (shape.width,), f"{at}.2.weight": square}
+    return table
+
 # The sizes are those of the file.
 VECTORS = {
     "file": "../../tests/reference/vectors.ode",

@@ -52,6 +52,11 @@ pub(super) fn of_points(spec: &Spec) -> Result<(), Diagnostic> {
         let d = incompatible(embed.span, "a row before the vectors is no point");
         return Err(d.help("leave `class_token` out"));
     }
+    if !embed.condition.is_empty() {
+        let message = "points move by where they are, and these are told something more";
+        let d = incompatible(embed.span, message);
+        return Err(d.help("leave `condition` out"));
+    }
     for e in &spec.evolves {
         let what = match &e.depth {
             _ if e.learn_h.is_some() => "the sizes of these steps are learned",

@@ -127,6 +127,15 @@ model m {{
             text(vectors, "id, class_token", flow, "state(of: mean)"),
         ),
         (
+            "a condition",
+            text(
+                vectors,
+                "id, condition(time_token)",
+                flow,
+                "((1 + condition)*id) |> state",
+            ),
+        ),
+        (
             "steps that are found",
             text(
                 vectors,
