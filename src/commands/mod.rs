@@ -11,6 +11,7 @@ pub mod design;
 pub mod eval;
 pub mod exec;
 pub mod explain;
+pub mod explore;
 pub mod export;
 pub mod fmt;
 pub mod generate;
