@@ -92,6 +92,9 @@ impl Trial {
     }
 }
 
+/// What is set over a file.
+type Set = Vec<(String, Value)>;
+
 /// Prints a mistake, which ends the command.
 fn refused<T>(d: Diagnostic, base: &Parsed) -> Done<T> {
     report(&[d], &base.sources)?;
@@ -103,7 +106,7 @@ fn refused<T>(d: Diagnostic, base: &Parsed) -> Done<T> {
 /// # Errors
 /// A value that does not fit its place, or something that cannot be matched, at its place.
 pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
-    let mut models: Vec<(Vec<(String, Value)>, Vec<Value>)> = Vec::new();
+    let mut models: Vec<(Set, Vec<Value>)> = Vec::new();
     for point in &space.points {
         let all = space
             .names

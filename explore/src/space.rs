@@ -282,9 +282,12 @@ impl Reader<'_> {
             shown: shown.clone(),
             span,
         };
+        let ends = format!(".{shown}");
         if key.len() > 1 || self.known.contains(&shown) {
-            // Whether there is such a path says `--set` itself, which knows more of them than it lists.
-            return Some(name(&shown));
+            // `ffn.hidden` is `field.ffn.hidden`. Whether there is such a path says `--set` itself, which knows more of them than it lists.
+            let longer = self.known.iter().find(|path| path.ends_with(&ends));
+            let listed = longer.filter(|_| !self.known.contains(&shown));
+            return Some(name(listed.unwrap_or(&shown)));
         }
         let last = |path: &&String| path.rsplit('.').next() == Some(shown.as_str());
         let found: Vec<&String> = self.known.iter().filter(last).collect();
@@ -430,9 +433,9 @@ impl Reader<'_> {
 
     fn drawn(&mut self, how: &str, call: &Call, span: Span) -> Option<Drawn> {
         let plain = || call.args.iter().filter(|a| a.label.is_none());
-        let labelled = call.args.iter().filter_map(|a| a.label.as_ref());
+        let mut labelled = call.args.iter().filter_map(|a| a.label.as_ref());
         let known: &[&str] = if how == "uniform" { &["step"] } else { &[] };
-        for label in labelled.filter(|l| !known.contains(&l.name.as_str())) {
+        if let Some(label) = labelled.find(|l| !known.contains(&l.name.as_str())) {
             let message = format!("`{how}` has no argument `{}`", label.name);
             let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, label.span, message);
             self.sink.push(match known {
@@ -500,7 +503,7 @@ impl Reader<'_> {
     fn search(&mut self, e: &Entry, samples: &mut Option<Samples>) {
         for value in &e.values {
             let call = match &value.kind {
-                ExprKind::Call(call) => name_of(&call.callee).map(|f| (f, Some(call))),
+                ExprKind::Call(call) => name_of(&call.callee).map(|f| (f, Some(&**call))),
                 _ => name_of(value).map(|f| (f, None)),
             };
             let Some((word, call)) = call else {
@@ -520,7 +523,7 @@ impl Reader<'_> {
     }
 
     /// Its arguments, both by name.
-    fn random(&mut self, call: Option<&Box<Call>>, span: Span) -> Option<Samples> {
+    fn random(&mut self, call: Option<&Call>, span: Span) -> Option<Samples> {
         let args = call.map_or(&[][..], |c| &c.args[..]);
         let named = |a: &Arg, name: &str| a.label.as_ref().is_some_and(|l| l.name == name);
         let known = ["samples", "seed"];
