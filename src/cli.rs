@@ -74,6 +74,11 @@ pub enum Command {
         after_help = "Example:\n  odec train schemes/models/iiet.ode --out runs/iiet --time-limit 170"
     )]
     Train(Train),
+    /// Explore: train the models of an explore block at equal cost, and rank them with evidence
+    #[command(
+        after_help = "Examples:\n  odec explore mine.ode --plan\n  odec explore mine.ode --out explorations/mine --time-limit 7200\n\nTrials that the folder has results of are not run again; what was killed goes on (docs/guide/explore.md)."
+    )]
+    Explore(Explore),
     /// Evaluate a run: loss and perplexity on held-out text
     Eval(Eval),
     /// Generate text from a run, or draw images
@@ -472,6 +477,39 @@ pub struct Train {
     #[arg(long)]
     pub trust: bool,
     /// Print JSON, without a chart
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Explore {
+    #[command(flatten)]
+    pub source: Source,
+    /// Print the trials and what they cost, and run nothing
+    #[arg(long, conflicts_with_all = ["out", "time_limit", "checkpoint_every"])]
+    pub plan: bool,
+    /// Measure how long training steps take, for the plan
+    #[arg(long, requires = "plan")]
+    pub measure: bool,
+    /// Folder of the exploration [default: explorations/NAME]
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Trials at once [default: as many as there are cores and memory for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub jobs: Option<u64>,
+    /// Memory that trials may take together [default: what is free]
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<u64>,
+    /// Save all trials and stop after this many seconds; the same command goes on
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<f64>,
+    /// Seconds between checkpoints of a trial; 0 writes one after each step
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    pub checkpoint_every: f64,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

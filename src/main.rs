@@ -41,6 +41,7 @@ fn run(command: Command) -> Done {
         Command::Graph(args) => commands::graph::run(&args),
         Command::Build(args) => commands::build::run(&args),
         Command::Train(args) => commands::train::run(&args),
+        Command::Explore(args) => commands::explore::run(&args),
         Command::Eval(args) => commands::eval::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
         Command::Average(args) => commands::average::run(&args),

@@ -158,6 +158,19 @@ fn json_md_names_all_keys_and_no_others() {
     place.write("wide.ode", &TINY.replace("width: 16", "width: 24"));
     place.good(&[&["train", "wide.ode", "--out", "four"][..], &set].concat());
     compare("odec diff", &place.good(&["diff", "run", "four", "--json"]));
+    let block = "\nexplore {\n  scheme in [lie(att, ffn), heun(layer)]\n  seed   in 0..2\n  match  flops by train.steps within 10%\n}\n";
+    place.write("e.ode", &(TINY.replace("steps 30", "steps 6") + block));
+    let plan = place.good(&["explore", "e.ode", "--plan", "--json"]);
+    compare("odec explore FILE --plan", &plan);
+    place.good(&["explore", "e.ode", "--out", "x"]);
+    compare("ranking.json", &place.read("x/ranking.json"));
+    let results = std::fs::read_dir(place.path().join("x/results")).expect("results");
+    let result = results.map(|e| e.expect("a file").file_name()).next();
+    let result = result.expect("a result").to_string_lossy().into_owned();
+    compare(
+        "results/HASH.json",
+        &place.read(&format!("x/results/{result}")),
+    );
     let metrics = place.read("run/metrics.jsonl");
     let evaluation = metrics.lines().find(|l| l.contains("held_out"));
     compare("metrics.jsonl", metrics.lines().next().expect("a step"));

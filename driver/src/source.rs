@@ -8,8 +8,8 @@ use odec_compiler::codes;
 use odec_compiler::cost::{Cost, cost};
 use odec_compiler::model::sources::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
-use odec_compiler::passes::Options;
 use odec_compiler::passes::budget::resolve;
+use odec_compiler::passes::{Assembled, Options};
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
@@ -25,6 +25,7 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 /// A parsed file, with the texts its places point into.
+#[derive(Clone)]
 pub struct Parsed {
     pub sources: Sources,
     pub main: u32,
@@ -183,14 +184,16 @@ pub fn report(messages: &[Diagnostic], sources: &Sources) -> Done {
     for d in messages {
         errln!("{}", render(d, sources, terminal::colour()));
     }
-    match messages
-        .iter()
-        .filter(|d| d.severity == Severity::Error)
-        .count()
-    {
+    let errors = messages.iter().filter(|d| d.severity == Severity::Error);
+    match errors.count() {
         0 => Ok(()),
         errors => Err(Failure::Reported { errors }),
     }
+}
+
+/// Whether there is an error among messages.
+pub fn has_errors(messages: &[Diagnostic]) -> bool {
+    messages.iter().any(|d| d.severity == Severity::Error)
 }
 
 /// Imports are read from the folder of the file that names them. A file is known by the path it was first reached by.
@@ -252,24 +255,33 @@ impl Loader for Folder {
 impl Parsed {
     /// Resolves names and builds the model, if there is one. Prints warnings and errors.
     pub fn checked(&mut self) -> Done<Checked> {
+        let (checked, messages) = self.examined()?;
+        report(&messages, &self.sources)?;
+        checked.ok_or_else(|| Failure::internal("compilation failed without an error"))
+    }
+
+    /// The same without printing: what was found, and all messages. What has errors may not be there.
+    pub fn examined(&mut self) -> Done<(Option<Checked>, Vec<Diagnostic>)> {
         let main = self.sources.name(self.main).to_string();
         let mut folder = Folder::new(&main);
-        let compiled = compile(&self.file, self.main, &mut self.sources, &mut folder);
+        let found = compile(&self.file, self.main, &mut self.sources, &mut folder);
         self.imports = folder.imports(&main);
-        match compiled {
-            Ok(mut checked) => {
-                report(&checked.warnings, &self.sources)?;
-                if let Some(built) = &mut checked.built {
-                    report(&tokenizer_fits(built), &self.sources)?;
-                    report(&parameters_fit(built), &self.sources)?;
-                    if built.named.budget.is_some() {
-                        self.resolve_memory(built, target("cpu", built.precision())?)?;
-                    }
-                }
-                Ok(checked)
+        let mut checked = match found {
+            Ok(checked) => checked,
+            Err(CompileError::Source(messages)) => return Ok((None, messages)),
+            Err(CompileError::Internal(e)) => return Err(Failure::internal(e)),
+        };
+        let mut messages = checked.warnings.clone();
+        if let Some(built) = &mut checked.built {
+            messages.extend(tokenizer_fits(built));
+            messages.extend(parameters_fit(built));
+            if built.named.budget.is_some() && !has_errors(&messages) {
+                let target = target("cpu", built.precision())?;
+                let settled = resolve(built, Options::of(target, built.real()));
+                messages.extend(settled.map_err(Failure::internal)?.err());
             }
-            Err(e) => self.wrong(e),
         }
+        Ok((Some(checked), messages))
     }
 
     /// Says what is wrong with the file, and nothing else.
@@ -298,10 +310,14 @@ impl Parsed {
         };
         let target = target("cpu", built.precision())?;
         let planned = assembled(built, self.sources.text(self.main), target)?;
-        let program = &planned.manifest.program;
-        let cost =
-            cost(built, program, Options::of(target, built.real())).map_err(Failure::internal)?;
-        Ok(Some(cost))
+        self.cost_of(built, &planned).map(Some)
+    }
+
+    /// The same of a program that is planned.
+    pub fn cost_of(&self, built: &Built, planned: &Assembled) -> Done<Cost> {
+        let target = target("cpu", built.precision())?;
+        let options = Options::of(target, built.real());
+        cost(built, &planned.manifest.program, options).map_err(Failure::internal)
     }
 
     /// Finds the memory policy of a model that says a budget, for a target.

@@ -1,6 +1,6 @@
 //! The syntax tree: what was written, with spans, and nothing resolved.
 //!
-//! Numbers keep their decimal text, names their spelling. `explore` and the parts of the language that later stages
+//! Numbers keep their decimal text, names their spelling. Parts of the language that later stages
 //! do not know yet are parsed and kept, so that the error about them can point at the right place.
 
 use crate::span::Span;
@@ -520,6 +520,28 @@ pub enum PolicyKind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Block {
     pub entries: Vec<Entry>,
+    /// Of an explore block.
+    pub matches: Vec<Match>,
+    /// Of an explore block.
+    pub conditions: Vec<Condition>,
+    pub span: Span,
+}
+
+/// `match flops by train.steps within 1%`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Match {
+    pub what: Vec<Ident>,
+    /// The path of the value that is solved for.
+    pub by: Vec<Ident>,
+    pub within: Option<Expr>,
+    pub span: Span,
+}
+
+/// `where width/heads in [16, 32]`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Condition {
+    pub of: Expr,
+    pub values: Expr,
     pub span: Span,
 }
 

@@ -182,7 +182,19 @@ fn item(item: &Item) -> Node {
             )
         }
         Item::Train(block) => list("train", block.entries.iter().map(entry)),
-        Item::Explore(block) => list("explore", block.entries.iter().map(entry)),
+        Item::Explore(block) => {
+            let entries = block.entries.iter().map(entry);
+            let matches = block.matches.iter().map(|m| {
+                let within = m.within.iter().map(|w| list("within", [expr(w)]));
+                list(
+                    "match",
+                    [dotted(&m.what), dotted(&m.by)].into_iter().chain(within),
+                )
+            });
+            let conditions = block.conditions.iter();
+            let conditions = conditions.map(|c| list("where", [expr(&c.of), expr(&c.values)]));
+            list("explore", entries.chain(matches).chain(conditions))
+        }
     }
 }
 
@@ -207,6 +219,11 @@ fn body(body: &Body) -> Vec<Node> {
         Body::Expr(e) => vec![expr(e)],
         Body::Block { statements, .. } => vec![list("body", statements.iter().map(statement))],
     }
+}
+
+fn dotted(key: &[Ident]) -> Node {
+    let parts: Vec<&str> = key.iter().map(|part| part.name.as_str()).collect();
+    atom(parts.join("."))
 }
 
 fn entry(entry: &Entry) -> Node {

@@ -234,6 +234,7 @@ fn visit_evolve(model: &[&str], evolve: &mut Evolve, see: &mut dyn FnMut(&Place,
         segments: segments.to_vec(),
         last,
     };
+    see(&place("scheme"), &mut evolve.flow);
     arguments(&segments, &mut evolve.flow, see);
     see(&place("steps"), &mut evolve.extent);
     arguments(&segments, &mut evolve.extent, see);

@@ -5,7 +5,7 @@
 //!
 //! - `model.width`, `model.context`: the labelled argument of that name in the model, `model.embed.width` to be exact,
 //!   `model.source.context` of an input or an embedding with a label;
-//! - `model.steps`, `model.h`, `model.r`: extent, step size and scheme arguments of the evolve, `model.core.r` by label;
+//! - `model.scheme`, `model.steps`, `model.h`, `model.r`: flow, extent, step size and scheme arguments of the evolve, `model.core.r` by label;
 //! - `field.ffn.hidden` or `ffn.hidden`; `scheme.iie.r` for a default or a constant of a scheme in this file; `layer.ffn.hidden` for
 //!   one of a layer;
 //! - `train.batch`, `train.lr`, `train.optimizer.lr`, `train.data="…"`.

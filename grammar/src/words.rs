@@ -121,7 +121,9 @@ impl Context {
                 "an evolve has the options `h = …`, `learn h = …`, `weights …`, `gradient …` and `report name = …`"
             }
             Context::Train => "an entry is a key and a value: `batch 8`, `loss cross_entropy`",
-            Context::Explore => "an entry is `key in [values]` or a key and a value",
+            Context::Explore => {
+                "an entry is `path in [values]`, `match flops by train.steps`, `where width*steps in 1..=4096`, or a key and a value"
+            }
             Context::Inline => "an expression is made of names, numbers, calls and operators",
         }
     }
@@ -248,6 +250,8 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_cycle | Rule::cycle => "cycle",
         Rule::k_of | Rule::time_dependent => "of",
         Rule::k_time => "time",
+        Rule::k_match => "match",
+        Rule::k_where => "where",
         _ => return None,
     })
 }

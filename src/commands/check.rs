@@ -12,6 +12,7 @@ use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
 use odec_driver::source;
 use odec_driver::terminal;
+use odec_explore::space;
 use odec_grammar::{Settable, settable};
 use odec_program::manifest::{ClaimStatus, Tune, added};
 use odec_runtime::{Shown, out, outln};
@@ -83,6 +84,10 @@ fn paths(args: &cli::Check) -> Done {
 fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Cost>)> {
     let mut parsed = source::parsed(path, set)?;
     let checked = parsed.checked()?;
+    if let Some(block) = space::block(&parsed.file) {
+        let read = space::read(block, &parsed.file, &parsed.sources);
+        source::report(&read.err().unwrap_or_default(), &parsed.sources)?;
+    }
     let cost = parsed.cost(&checked)?;
     let notes = checked.built.as_ref().map(source::missing_files);
     source::report(&notes.unwrap_or_default(), &parsed.sources)?;

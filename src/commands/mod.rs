@@ -13,6 +13,7 @@ pub mod diff;
 pub mod eval;
 pub mod exec;
 pub mod explain;
+pub mod explore;
 pub mod export;
 pub mod fmt;
 pub mod generate;

@@ -197,11 +197,16 @@ pub fn compile(
             }
         })
         .collect();
+    let explores = file.items.iter().filter_map(|i| match i {
+        Item::Explore(b) => Some((b.span, "explore block")),
+        _ => None,
+    });
     for (span, what) in models
         .iter()
         .skip(1)
         .map(|m| (m.span, "model"))
         .chain(trains.iter().skip(1).map(|t| (t.span, "train block")))
+        .chain(explores.skip(1))
     {
         r.sink.push(
             Diagnostic::error(
@@ -221,18 +226,6 @@ pub fn compile(
             )
             .help("add `model name { … }`"),
         );
-    }
-    for item in &file.items {
-        if let Item::Explore(b) = item {
-            r.sink.push(
-                Diagnostic::warning(
-                    codes::NOT_SUPPORTED,
-                    b.span,
-                    "`explore` is not supported yet",
-                )
-                .label("ignored"),
-            );
-        }
     }
     let of_model = models.first().and_then(|m| spec::of_model(m, r.sink));
     let mut seen = BTreeSet::new();

@@ -1,6 +1,6 @@
 //! Warns about fields that no model of the file uses.
 //!
-//! Takes the syntax of a file; follows names from its model and train block through definitions, imported ones too. A file without a model
+//! Takes the syntax of a file; follows names from its model, train and explore blocks through definitions, imported ones too. A file without a model
 //! defines fields for others.
 
 use crate::codes;
@@ -37,7 +37,7 @@ fn reached(file: &File, model: &Model, names: &Namespace) -> BTreeSet<String> {
         .iter()
         .for_each(|item| of_model(item, &mut used));
     for item in &file.items {
-        if let Item::Train(block) = item {
+        if let Item::Train(block) | Item::Explore(block) = item {
             let values = block.entries.iter().flat_map(|e| &e.values);
             values.for_each(|e| used.expr(e));
         }

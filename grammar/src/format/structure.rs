@@ -353,8 +353,9 @@ impl Marks<'_> {
                     );
                     statement.column = statement.column.or(aligned.then_some(start));
                 }
+                Rule::k_match | Rule::k_where => statement.column = Some(end),
                 Rule::key => {
-                    statement.column = Some(end);
+                    statement.column = statement.column.or(Some(end));
                     self.mark(child, false);
                 }
                 Rule::called_so => statement.labelled = Some(end),

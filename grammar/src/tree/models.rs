@@ -281,18 +281,62 @@ impl Builder<'_> {
     /// `train { … }` and `explore { … }`.
     pub(super) fn block(&self, pair: Pair<Rule>) -> Block {
         let span = self.span(&pair);
-        let entries = pair
-            .into_inner()
-            .filter(|p| matches!(p.as_rule(), Rule::train_entry | Rule::explore_entry))
-            .map(|p| self.entry(p))
-            .collect();
-        Block { entries, span }
+        let mut block = Block {
+            entries: Vec::new(),
+            matches: Vec::new(),
+            conditions: Vec::new(),
+            span,
+        };
+        for part in pair.into_inner() {
+            if !matches!(part.as_rule(), Rule::train_entry | Rule::explore_entry) {
+                continue;
+            }
+            let first = part.clone().into_inner().next();
+            match first.map(|p| p.as_rule()) {
+                Some(Rule::k_match) => block.matches.push(self.matched(part)),
+                Some(Rule::k_where) => block.conditions.push(self.condition(part)),
+                _ => block.entries.push(self.entry(part)),
+            }
+        }
+        block
+    }
+
+    /// `match flops by train.steps within 1%`
+    fn matched(&self, pair: Pair<Rule>) -> Match {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        inner.skip(Rule::k_match);
+        let what = self.key(inner.next());
+        inner.skip(Rule::k_by);
+        let by = self.key(inner.next());
+        let within = inner.skip(Rule::k_within).then(|| self.expr(inner.next()));
+        Match {
+            what,
+            by,
+            within,
+            span,
+        }
+    }
+
+    /// `where width/heads in [16, 32]`
+    fn condition(&self, pair: Pair<Rule>) -> Condition {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        inner.skip(Rule::k_where);
+        let of = self.expr(inner.next());
+        inner.skip(Rule::k_in);
+        let values = self.value(inner.next());
+        Condition { of, values, span }
+    }
+
+    fn key(&self, pair: Pair<Rule>) -> Vec<Ident> {
+        pair.into_inner().map(|p| self.ident(p)).collect()
     }
 
     pub(super) fn entry(&self, pair: Pair<Rule>) -> Entry {
         let span = self.span(&pair);
         let mut inner = Children::of(pair);
-        let key = inner.next().into_inner().map(|p| self.ident(p)).collect();
+        let key = self.key(inner.next());
         let is_in = inner.skip(Rule::k_in);
         Entry {
             key,

@@ -1,0 +1,37 @@
+//! Explorations: which of several models is better at equal cost, with evidence.
+//!
+//! Takes a checked file with an `explore` block; gives its trials, what is the same in all of them, ordinary runs of each, and a ranking.
+//!
+//! ```text
+//! space      the block: names, values, points
+//! examine    one point: its costs, its proved order, its stability
+//! matching   what all trials have alike, solved from exact costs
+//! plan       all trials before anything runs, as a table and as JSON
+//! identity   what a trial is known by
+//! folder     where runs and results are kept
+//! run        trains what is not there yet, several trials at once
+//! student    Student's t distribution, Holm's correction
+//! rank       intervals, paired differences, which of them hold
+//! ```
+//!
+//! A file uses those above it. Leaves arguments to `src/`, and what training is to `odec-runtime`.
+//!
+//! # Invariants
+//!
+//! - A trial is a list of `--set` over a file: `odec train` with the same settings makes the same run.
+//! - A plan is deterministic, and the same on every machine, but for times that were measured.
+//! - Nothing is trained before the whole plan is known to be right.
+//! - A trial's run is a run of `odec train`, killed and continued like any other; a result is written once, after it.
+
+// `odec_runtime::system::stdio` prints: what `println!` prints can end a run.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod examine;
+pub mod folder;
+pub mod identity;
+pub mod matching;
+pub mod plan;
+pub mod rank;
+pub mod run;
+pub mod space;
+pub mod student;

@@ -1,0 +1,539 @@
+//! The plan of an exploration: every trial with its cost, before anything runs.
+//!
+//! Takes a space over a checked file; solves for what all trials have alike, and gives the trials, as data, as a table and as JSON. Leaves running
+//! them to `run.rs`.
+
+use crate::examine::{Examined, Proved, applied, examine, parameters, tried};
+use crate::identity;
+use crate::matching;
+use crate::space::{Matched, Quantity, Rank, SEED, STEPS, Space, Value};
+use odec_compiler::codes;
+use odec_compiler::text::number;
+use odec_compiler::text::page::{Page, Screen};
+use odec_compiler::text::table::{Cell, Table};
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source::{Parsed, report};
+use odec_driver::terminal::count;
+use odec_grammar::{Diagnostic, settable};
+use odec_program::manifest::Loss;
+use serde_json::{Value as Json, json};
+
+/// All trials of an exploration.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The file, as it was named.
+    pub file: String,
+    pub model: String,
+    /// The paths that have several values.
+    pub names: Vec<String>,
+    /// The models, each with the seeds that it is trained by; the first one is what others are compared with.
+    pub models: Vec<Candidate>,
+    pub trials: Vec<Trial>,
+    pub matches: Vec<Matched>,
+    pub rank: Rank,
+}
+
+/// What is the same in trials that differ in their seed alone.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What tells it from the others, in a few words.
+    pub label: String,
+    /// What is set over the file, with what was solved for, but for the seed.
+    pub settings: Vec<(String, Value)>,
+    /// Values that were solved for, by their paths.
+    pub solved: Vec<(String, u64)>,
+    pub seeds: Vec<u64>,
+    pub steps: u64,
+    pub examined: Examined,
+    /// Relative differences to the first model in what is matched, in the order of the matches.
+    pub off: Vec<f64>,
+    /// Of a training step, where it was measured.
+    pub seconds_per_step: Option<f64>,
+}
+
+/// One training.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What it is known by; `None` where data files are not there.
+    pub hash: Option<String>,
+    /// Its place in [`Plan::models`].
+    pub model: usize,
+    pub seed: u64,
+    /// Everything that is set over the file.
+    pub settings: Vec<(String, Value)>,
+}
+
+impl Candidate {
+    /// Floating-point operations of the whole training.
+    pub fn flops(&self) -> u128 {
+        self.examined.flops_per_step * u128::from(self.steps)
+    }
+
+    fn quantity(&self, what: Quantity) -> u128 {
+        match what {
+            Quantity::Flops => self.flops(),
+            Quantity::Parameters => self.examined.parameters.into(),
+            Quantity::Memory => self.examined.memory.into(),
+        }
+    }
+
+    /// Of a whole training, without looks at held-out data.
+    pub fn seconds(&self) -> Option<f64> {
+        Some(self.seconds_per_step? * self.steps as f64)
+    }
+}
+
+impl Trial {
+    /// As `--set` takes them.
+    pub fn overrides(&self) -> Vec<String> {
+        let each = self.settings.iter();
+        each.map(|(path, value)| format!("{path}={}", value.text))
+            .collect()
+    }
+}
+
+/// What is set over a file.
+type Set = Vec<(String, Value)>;
+
+/// Prints a mistake, which ends the command.
+fn refused<T>(d: Diagnostic, base: &Parsed) -> Done<T> {
+    report(&[d], &base.sources)?;
+    Err(Failure::internal("an error is none"))
+}
+
+/// Plans a space over a file that is right by itself.
+///
+/// # Errors
+/// A value that does not fit its place, or something that cannot be matched, at its place.
+pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
+    let mut models: Vec<(Set, Vec<Value>)> = Vec::new();
+    for point in &space.points {
+        let all = space
+            .names
+            .iter()
+            .map(|n| n.path.clone())
+            .zip(point.0.iter().cloned());
+        let (seeds, settings): (Vec<_>, Vec<_>) = all.partition(|(path, _)| path == SEED);
+        let texts = |s: &[(String, Value)]| -> Vec<String> {
+            s.iter().map(|(_, v)| v.text.clone()).collect()
+        };
+        let known = models
+            .iter()
+            .position(|(s, _)| texts(s) == texts(&settings));
+        let at = known.unwrap_or_else(|| {
+            models.push((settings, Vec::new()));
+            models.len() - 1
+        });
+        models[at].1.extend(seeds.into_iter().map(|(_, seed)| seed));
+    }
+    let many: Vec<bool> = (0..models.first().map_or(0, |(s, _)| s.len()))
+        .map(|i| {
+            models
+                .iter()
+                .any(|(s, _)| s[i].1.text != models[0].0[i].1.text)
+        })
+        .collect();
+    let mut plan = Plan {
+        file: base.sources.name(base.main).to_string(),
+        model: String::new(),
+        names: space.names.iter().map(|n| n.path.clone()).collect(),
+        models: Vec::new(),
+        trials: Vec::new(),
+        matches: space.matches.clone(),
+        rank: space.rank,
+    };
+    for (settings, seeds) in models {
+        let label = label(&settings, &many);
+        let mut one = candidate(base, space, label, settings, plan.models.first())?;
+        // A seed that is none is told where it is written.
+        let mut trials = Vec::new();
+        for seed in &seeds {
+            let mut settings = one.settings.clone();
+            settings.push((SEED.to_string(), seed.clone()));
+            one.seeds.push(seed_of(base, &settings)?);
+            trials.push(settings);
+        }
+        if seeds.is_empty() {
+            one.seeds.push(one.examined.train.seed);
+            trials.push(one.settings.clone());
+        }
+        let data = identity::data(&one.examined.train).ok();
+        for (settings, seed) in trials.into_iter().zip(&one.seeds) {
+            let parsed = applied(base, &settings)?;
+            let source = identity::source(&parsed);
+            let hash = data
+                .as_ref()
+                .map(|d| identity::trial(&source, &one.examined.imports, d));
+            plan.trials.push(Trial {
+                hash,
+                model: plan.models.len(),
+                seed: *seed,
+                settings,
+            });
+        }
+        plan.models.push(one);
+    }
+    if let Some(first) = plan.models.first() {
+        plan.model = first.examined.model.clone();
+        let classes = first.examined.train.loss == Loss::Class;
+        if let Some(span) = space
+            .rank_span
+            .filter(|_| plan.rank == Rank::Accuracy && !classes)
+        {
+            let d = Diagnostic::error(codes::INCOMPATIBLE, span, "this model tells no classes");
+            return refused(d.help("rank by the loss: `rank held_out`"), base);
+        }
+    }
+    Ok(plan)
+}
+
+/// The seed of a trial, which must be one that a train block takes.
+fn seed_of(base: &Parsed, settings: &[(String, Value)]) -> Done<u64> {
+    let text = settings.last().map_or("", |(_, v)| v.text.as_str());
+    match text.parse() {
+        Ok(seed) => Ok(seed),
+        // Not a plain number: what the train block says of it.
+        Err(_) => Ok(examine(base, settings)?.train.seed),
+    }
+}
+
+/// What tells a model from others: the values of names that have several.
+fn label(settings: &[(String, Value)], many: &[bool]) -> String {
+    let shown = settings.iter().zip(many).filter(|(_, many)| **many);
+    let parts: Vec<String> = shown
+        .map(|((path, value), _)| match path.rsplit('.').next() {
+            Some("scheme") => value.text.clone(),
+            last => format!("{} {}", last.unwrap_or(path), value.text),
+        })
+        .collect();
+    match parts.is_empty() {
+        true => "as written".to_string(),
+        false => parts.join(", "),
+    }
+}
+
+/// A model with all that is known of it, as alike to the first one as was asked for.
+fn candidate(
+    base: &Parsed,
+    space: &Space,
+    label: String,
+    mut settings: Vec<(String, Value)>,
+    first: Option<&Candidate>,
+) -> Done<Candidate> {
+    let mut solved = Vec::new();
+    if let Some(first) = first {
+        for m in space.matches.iter().filter(|m| m.by.path != STEPS) {
+            let value = sized(base, m, &settings, first)?;
+            solved.push((m.by.path.clone(), value));
+            settings.push((m.by.path.clone(), written(value, m)));
+        }
+    }
+    let examined = examine(base, &settings)?;
+    let mut one = Candidate {
+        label,
+        steps: examined.train.steps,
+        settings,
+        solved,
+        seeds: Vec::new(),
+        examined,
+        off: Vec::new(),
+        seconds_per_step: None,
+    };
+    let Some(first) = first else {
+        one.off = vec![0.0; space.matches.len()];
+        return Ok(one);
+    };
+    for m in space.matches.iter().filter(|m| m.by.path == STEPS) {
+        one.steps = matching::steps(first.flops(), one.examined.flops_per_step);
+        one.solved.push((STEPS.to_string(), one.steps));
+        one.settings
+            .push((STEPS.to_string(), written(one.steps, m)));
+    }
+    for m in &space.matches {
+        let (is, aim) = (one.quantity(m.what), first.quantity(m.what));
+        let off = matching::off(is, aim);
+        if off.abs() > m.within {
+            let what = m.what.name();
+            let message = format!("{what} cannot be the same for `{}`", one.label);
+            let found = one.solved.iter().find(|(path, _)| *path == m.by.path);
+            let value = found.map_or(0, |(_, v)| *v);
+            let d = Diagnostic::error(codes::OUT_OF_RANGE, m.span, message).label(format!(
+                "the nearest is `{} {value}`, {:+.1}% off",
+                m.by.path,
+                100.0 * off
+            ));
+            let d = match m.by.path == STEPS {
+                true => d.help(format!(
+                    "one step is {} of the whole: train for more steps, or allow a larger difference, `within {}%`",
+                    number::flops(one.examined.flops_per_step as f64),
+                    (off.abs() * 100.0).ceil().min(99.0)
+                )),
+                false => d.help(format!(
+                    "allow a larger difference, `within {}%`, or solve for another value",
+                    (off.abs() * 100.0).ceil().min(99.0)
+                )),
+            };
+            let tried = one.settings.first().map(|(_, v)| v.span);
+            let d = tried.map_or(d.clone(), |at| d.also(at, "tried here"));
+            return refused(d, base);
+        }
+        one.off.push(off);
+    }
+    Ok(one)
+}
+
+fn written(value: u64, m: &Matched) -> Value {
+    Value {
+        text: value.to_string(),
+        span: m.by.span,
+    }
+}
+
+/// The value of a size at which a model costs what the first one does.
+fn sized(base: &Parsed, m: &Matched, settings: &[(String, Value)], first: &Candidate) -> Done<u64> {
+    let mut copy = applied(base, settings)?;
+    let known = settable(&mut copy.file, &copy.sources);
+    let said = known.iter().find(|s| s.path == m.by.path);
+    let start = said.and_then(|s| s.value.as_ref()?.parse().ok());
+    let Some(start) = start else {
+        // What `--set` says of a path that there is not.
+        let one = [(m.by.path.clone(), written(1, m))];
+        applied(base, &one)?;
+        let message = format!("`{}` is no whole number that the file says", m.by.path);
+        let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, message);
+        return refused(
+            d.help("`odec check FILE --paths` lists the numbers of a file"),
+            base,
+        );
+    };
+    let aim = first.quantity(m.what);
+    let found = matching::size(start, aim, &mut |value| {
+        let mut settings = settings.to_vec();
+        settings.push((m.by.path.clone(), written(value, m)));
+        Ok(match m.what {
+            Quantity::Parameters => parameters(base, &settings)?.map(u128::from),
+            Quantity::Memory => tried(base, &settings)?.map(|e| e.memory.into()),
+            Quantity::Flops => {
+                tried(base, &settings)?.map(|e| e.flops_per_step * u128::from(e.train.steps))
+            }
+        })
+    })?;
+    match found {
+        Some((value, _)) => Ok(value),
+        // What is wrong with the model at any size.
+        None => {
+            examine(base, settings)?;
+            let message = format!("no value of `{}` gives a model", m.by.path);
+            refused(
+                Diagnostic::error(codes::INVALID_VALUE, m.by.span, message),
+                base,
+            )
+        }
+    }
+}
+
+/// `1.2 h`, `3.4 min`, `5 s`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s >= 3600.0 => format!("{:.1} h", s / 3600.0),
+        s if s >= 60.0 => format!("{:.1} min", s / 60.0),
+        s if s >= 10.0 => format!("{s:.0} s"),
+        s => format!("{s:.1} s"),
+    }
+}
+
+/// How far along an axis a method is stable.
+fn reach(x: Option<f64>) -> String {
+    match x {
+        None => "–".into(),
+        Some(x) if x.is_infinite() => "∞".into(),
+        Some(x) if x < 1e-3 => "0".into(),
+        Some(x) => format!("{x:.3}"),
+    }
+}
+
+/// One of each flow.
+fn each(proved: &[Proved], of: impl Fn(&Proved) -> String) -> String {
+    let mut all: Vec<String> = proved.iter().map(of).collect();
+    all.dedup();
+    all.join(", ")
+}
+
+fn order(p: &Proved) -> String {
+    match p.order {
+        Some(n) if p.at_least => format!("≥ {n}"),
+        Some(n) => n.to_string(),
+        None => "–".into(),
+    }
+}
+
+impl Plan {
+    /// Seconds of all trainings one after the other, where they were measured.
+    pub fn seconds(&self) -> Option<f64> {
+        let each = self.models.iter();
+        each.map(|m| Some(m.seconds()? * m.seeds.len() as f64))
+            .sum()
+    }
+
+    /// A table for the terminal.
+    pub fn text(&self, screen: Screen) -> String {
+        let mut page = Page::new(screen);
+        let (models, trials) = (self.models.len(), self.trials.len());
+        let of = format!(
+            "exploration of {} in {}",
+            count(models, "model"),
+            count(trials, "trial")
+        );
+        page.title(&self.model, &of);
+        page.section("what is alike");
+        for m in &self.matches {
+            let worst = self
+                .models
+                .iter()
+                .map(|c| self.off_of(c, m))
+                .fold(0.0, f64::max);
+            let said = format!(
+                "by {}, within {:.3}% (at most {}% was asked for)",
+                m.by.path,
+                100.0 * worst,
+                100.0 * m.within
+            );
+            page.fact(m.what.name(), &said);
+        }
+        if self.matches.is_empty() {
+            page.paragraph("Nothing: trials differ in cost as well. `match flops by train.steps` makes their training equal.");
+        }
+        page.section("trials");
+        page.table(&self.table());
+        page.section("together");
+        let all: u128 = self
+            .models
+            .iter()
+            .map(|m| m.flops() * m.seeds.len() as u128)
+            .sum();
+        page.fact("training FLOPs", &number::flops(all as f64));
+        let largest = self.models.iter().map(|m| m.examined.memory).max();
+        page.fact(
+            "memory",
+            &format!(
+                "{} for the largest trial",
+                number::bytes(largest.unwrap_or(0))
+            ),
+        );
+        if let Some(seconds) = self.seconds() {
+            let said = format!(
+                "{} one after the other, without evaluations",
+                duration(seconds)
+            );
+            page.fact("time", &said);
+        }
+        let mut notes = Vec::new();
+        if self.models.iter().any(|m| m.examined.at_most) {
+            notes.push("≤: tokens are left out, or steps are decided while the model runs, so operations are the most that there can be.");
+        }
+        let several = |m: &Candidate| m.examined.proved.iter().any(|p| p.real.is_none());
+        if self.models.iter().any(several) {
+            notes.push("Order: of the flow as it is computed, its fields taken as wholes. Axes: how far |R| ≤ 1, of methods of one field.");
+        } else {
+            notes.push("Order: of the flow as it is computed, its fields taken as wholes. Axes: how far |R| ≤ 1.");
+        }
+        page.blank();
+        notes.iter().for_each(|note| page.paragraph(note));
+        page.finish()
+    }
+
+    fn off_of(&self, c: &Candidate, m: &Matched) -> f64 {
+        let at = self.matches.iter().position(|other| other == m);
+        at.and_then(|at| c.off.get(at)).map_or(0.0, |off| off.abs())
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(1);
+        let measured = self.models.iter().any(|m| m.seconds_per_step.is_some());
+        let sizes: Vec<&str> = (self.matches.iter().map(|m| m.by.path.as_str()))
+            .filter(|path| *path != STEPS)
+            .collect();
+        let mut head = vec![
+            Cell::left("model"),
+            Cell::right("seeds"),
+            Cell::right("steps"),
+        ];
+        head.extend(sizes.iter().map(|s| Cell::right(*s)));
+        head.extend(["FLOPs", "±", "parameters", "memory"].map(Cell::right));
+        if measured {
+            head.push(Cell::right("time"));
+        }
+        head.extend(["order", "real", "imaginary"].map(Cell::right));
+        table.row(head);
+        table.rule();
+        let aim = self.models.first().map_or(0, Candidate::flops);
+        for m in &self.models {
+            let e = &m.examined;
+            let most = if e.at_most { "≤ " } else { "" };
+            let mut row = vec![
+                Cell::left(&*m.label),
+                Cell::right(m.seeds.len().to_string()),
+                Cell::right(number::thousands(m.steps)),
+            ];
+            row.extend(sizes.iter().map(|s| {
+                let found = m.solved.iter().find(|(path, _)| path == s);
+                Cell::right(found.map_or("as written".to_string(), |(_, v)| v.to_string()))
+            }));
+            row.push(Cell::right(format!(
+                "{most}{}",
+                number::flops(m.flops() as f64)
+            )));
+            let off = 100.0 * matching::off(m.flops(), aim);
+            row.push(Cell::right(match off == 0.0 {
+                true => "0".to_string(),
+                false => format!("{off:+.2}%"),
+            }));
+            row.push(Cell::right(number::thousands(e.parameters)));
+            row.push(Cell::right(number::bytes(e.memory)));
+            if measured {
+                row.push(Cell::right(m.seconds().map_or("–".into(), duration)));
+            }
+            row.push(Cell::right(each(&e.proved, order)));
+            row.push(Cell::right(each(&e.proved, |p| reach(p.real))));
+            row.push(Cell::right(each(&e.proved, |p| reach(p.imaginary))));
+            table.row(row);
+        }
+        table
+    }
+
+    /// As `exploration.json` and `--plan --json` have it.
+    pub fn json(&self) -> Json {
+        let aim = self.models.first();
+        let settings = |s: &[(String, Value)]| -> Json {
+            let each = s.iter();
+            each.map(|(path, v)| json!({ "path": path, "value": v.text }))
+                .collect()
+        };
+        let models = self.models.iter().map(|m| {
+            let e = &m.examined;
+            let flows = e.proved.iter().map(|p| {
+                let end = |x: Option<f64>| x.map(|x| if x.is_finite() { json!(x) } else { json!("unbounded") });
+                json!({
+                    "flow": p.flow, "order": p.order, "at_least": p.at_least,
+                    "real_axis": end(p.real), "imaginary_axis": end(p.imaginary),
+                })
+            });
+            let matched = self.matches.iter().zip(&m.off);
+            let matched = matched.map(|(m, off)| json!({ "what": m.what.word(), "by": m.by.path, "off": off }));
+            json!({
+                "label": m.label, "settings": settings(&m.settings), "seeds": m.seeds, "steps": m.steps,
+                "training_flops": m.flops() as f64, "flops_at_most": e.at_most,
+                "flops_off": aim.map(|a| matching::off(m.flops(), a.flops())),
+                "parameters": e.parameters, "memory_bytes": e.memory, "matched": matched.collect::<Vec<_>>(),
+                "seconds": m.seconds(), "flows": flows.collect::<Vec<_>>(),
+            })
+        });
+        let trials = self.trials.iter().map(|t| {
+            json!({ "hash": t.hash, "model": t.model, "seed": t.seed, "settings": settings(&t.settings) })
+        });
+        json!({
+            "format": 1, "file": self.file, "model": self.model, "names": self.names, "rank": self.rank.word(),
+            "baseline": 0, "models": models.collect::<Vec<_>>(), "trials": trials.collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,941 @@
+//! The space of an exploration: which names have which values, and which points of it are tried.
+//!
+//! Takes a parsed file; gives names as the paths that `--set` takes, each with its values as text, and points. Everything wrong with the block is
+//! found here, at its place, before anything is expanded: points are counted first. Leaves whether a value fits its place to `examine.rs`.
+
+use odec_compiler::codes;
+use odec_compiler::scheme::Coeff;
+use odec_compiler::scheme::scalar::{Scope, exact, name_of, unknown_option, whole};
+use odec_exact::Exact;
+use odec_grammar::ast::{Arg, Block, Call, Condition, Entry, Expr, ExprKind, Ident, Item, Range};
+use odec_grammar::{Diagnostic, Sources, Span, nearest, settable};
+use odec_runtime::system::hash::sha256;
+
+/// Most points of a space.
+pub const MOST: u128 = 10_000;
+
+/// The path of the seed: trials that differ in it alone are one model, trained again.
+pub const SEED: &str = "train.seed";
+
+/// What is tried.
+#[derive(Clone, Debug)]
+pub struct Space {
+    pub names: Vec<Name>,
+    pub points: Vec<Point>,
+    pub matches: Vec<Matched>,
+    pub rank: Rank,
+    /// Where that is said.
+    pub rank_span: Option<Span>,
+}
+
+/// A name that has several values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Name {
+    /// What `--set` calls it.
+    pub path: String,
+    /// As the file calls it.
+    pub shown: String,
+    pub span: Span,
+}
+
+/// A value, as `--set` takes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    pub text: String,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// A value for each name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point(pub Vec<Value>);
+
+/// What all trials have alike, and the value that is solved for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matched {
+    pub what: Quantity,
+    pub by: Name,
+    /// The largest relative difference.
+    pub within: f64,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Floating-point operations of the whole training.
+    Flops,
+    Parameters,
+    /// Bytes that training takes.
+    Memory,
+}
+
+impl Quantity {
+    const ALL: [(&'static str, Quantity); 3] = [
+        ("flops", Quantity::Flops),
+        ("params", Quantity::Parameters),
+        ("memory", Quantity::Memory),
+    ];
+
+    /// Its word in an explore block.
+    pub fn word(self) -> &'static str {
+        match self {
+            Quantity::Flops => "flops",
+            Quantity::Parameters => "params",
+            Quantity::Memory => "memory",
+        }
+    }
+
+    /// In a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Quantity::Flops => "training FLOPs",
+            Quantity::Parameters => "parameters",
+            Quantity::Memory => "memory",
+        }
+    }
+}
+
+/// What trials are ranked by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rank {
+    /// The loss on all held-out data, the smallest first.
+    #[default]
+    HeldOut,
+    /// The share of held-out classes that is predicted, the largest first.
+    Accuracy,
+}
+
+impl Rank {
+    pub fn word(self) -> &'static str {
+        match self {
+            Rank::HeldOut => "held_out",
+            Rank::Accuracy => "accuracy",
+        }
+    }
+}
+
+/// Values of one name, before they are expanded.
+enum Values {
+    Listed(Vec<Listed>),
+    Drawn(Drawn),
+}
+
+/// One entry of a list: a text with holes, each of which a range fills.
+struct Listed {
+    span: Span,
+    holes: Vec<Hole>,
+}
+
+/// A range of whole numbers in a value.
+struct Hole {
+    span: Span,
+    first: i64,
+    count: u64,
+}
+
+enum Drawn {
+    Uniform {
+        low: f64,
+        high: f64,
+        step: Option<f64>,
+    },
+    LogUniform {
+        low: f64,
+        high: f64,
+    },
+    Choice(Vec<Listed>),
+}
+
+/// How many points are drawn of what is drawn.
+#[derive(Clone, Copy)]
+struct Samples {
+    number: u64,
+    seed: u64,
+}
+
+/// The explore block of a file.
+pub fn block(file: &odec_grammar::ast::File) -> Option<&Block> {
+    file.items.iter().find_map(|item| match item {
+        Item::Explore(block) => Some(block),
+        _ => None,
+    })
+}
+
+/// Reads a block.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(
+    block: &Block,
+    file: &odec_grammar::ast::File,
+    sources: &Sources,
+) -> Result<Space, Vec<Diagnostic>> {
+    let mut copy = file.clone();
+    let known: Vec<String> = settable(&mut copy, sources)
+        .into_iter()
+        .map(|s| s.path)
+        .collect();
+    let mut reader = Reader {
+        sources,
+        known,
+        sink: Vec::new(),
+    };
+    let space = reader.space(block);
+    match (reader.sink.is_empty(), space) {
+        (true, Some(space)) => Ok(space),
+        _ => Err(reader.sink),
+    }
+}
+
+struct Reader<'f> {
+    sources: &'f Sources,
+    /// All paths of the file.
+    known: Vec<String>,
+    sink: Vec<Diagnostic>,
+}
+
+const ENTRIES: [&str; 2] = ["search", "rank"];
+
+impl Reader<'_> {
+    fn space(&mut self, block: &Block) -> Option<Space> {
+        let mut axes: Vec<(Name, Values)> = Vec::new();
+        let mut samples = None;
+        let (mut rank, mut rank_span) = (None, None);
+        for e in &block.entries {
+            if e.is_in {
+                if let Some(axis) = self.axis(e) {
+                    self.once(&axes, &axis.0);
+                    axes.push(axis);
+                }
+                continue;
+            }
+            let key = dotted(&e.key);
+            match key.as_str() {
+                "search" => self.search(e, &mut samples),
+                "rank" if rank_span.is_some() => self.repeated(e.span, "rank"),
+                "rank" => (rank, rank_span) = (self.rank(e), Some(e.span)),
+                _ => self.unknown(e, &key),
+            }
+        }
+        let matches = self.matches(block, &axes);
+        if !self.sink.is_empty() {
+            return None;
+        }
+        if axes.is_empty() {
+            let d = Diagnostic::error(codes::MISSING_ITEM, block.span, "nothing is explored");
+            self.sink.push(
+                d.label("no name has values")
+                    .help("say which values are tried: `scheme in [lie(att, ffn), heun(layer)]`"),
+            );
+            return None;
+        }
+        let points = self.points(block, &axes, samples)?;
+        Some(Space {
+            names: axes.into_iter().map(|(name, _)| name).collect(),
+            points,
+            matches,
+            rank: rank.unwrap_or_default(),
+            rank_span,
+        })
+    }
+
+    fn repeated(&mut self, span: Span, what: &str) {
+        let message = format!("`{what}` is given twice");
+        let d = Diagnostic::error(codes::REPEATED_ITEM, span, message);
+        self.sink.push(d);
+    }
+
+    fn once(&mut self, axes: &[(Name, Values)], name: &Name) {
+        if let Some((first, _)) = axes.iter().find(|(n, _)| n.path == name.path) {
+            let message = format!("`{}` is given twice", name.path);
+            let d = Diagnostic::error(codes::REPEATED_ITEM, name.span, message);
+            self.sink.push(d.also(first.span, "first given here"));
+        }
+    }
+
+    fn unknown(&mut self, e: &Entry, key: &str) {
+        let message = format!("an explore block has no entry `{key}`");
+        let d = Diagnostic::error(codes::UNKNOWN_ENTRY, e.span, message);
+        let known = |k: &String| *k == key || k.rsplit('.').next() == Some(key);
+        self.sink.push(match key {
+            "match" => d.help("say by which value it is met: `match flops by train.steps`"),
+            "where" => d.help("say what it may be: `where width*steps in 1..=4096`"),
+            "budget" => {
+                d.help("time is said where it is spent: `odec explore FILE --time-limit 7200`")
+            }
+            _ if self.known.iter().any(known) => {
+                d.help(format!("values are given with `in`: `{key} in [ … ]`"))
+            }
+            _ => d.help(format!(
+                "it has `PATH in …`, `match`, `where`, {}",
+                ENTRIES.map(|e| format!("`{e}`")).join(", ")
+            )),
+        });
+    }
+
+    /// What `--set` calls a name; one without dots is the only path that ends in it.
+    fn path(&mut self, key: &[Ident]) -> Option<Name> {
+        let shown = dotted(key);
+        let span = key.first()?.span.to(key.last()?.span);
+        let name = |path: &str| Name {
+            path: path.to_string(),
+            shown: shown.clone(),
+            span,
+        };
+        let ends = format!(".{shown}");
+        if key.len() > 1 || self.known.contains(&shown) {
+            // `ffn.hidden` is `field.ffn.hidden`. Whether there is such a path says `--set` itself, which knows more of them than it lists.
+            let longer = self.known.iter().find(|path| path.ends_with(&ends));
+            let listed = longer.filter(|_| !self.known.contains(&shown));
+            return Some(name(listed.unwrap_or(&shown)));
+        }
+        let last = |path: &&String| path.rsplit('.').next() == Some(shown.as_str());
+        let found: Vec<&String> = self.known.iter().filter(last).collect();
+        match found[..] {
+            [one] => Some(name(one)),
+            [] => {
+                let message = format!("nothing here is called `{shown}`");
+                let d = Diagnostic::error(codes::UNKNOWN_PATH, span, message).label("not known");
+                let ends = self.known.iter().map(|k| k.rsplit('.').next().unwrap_or(k));
+                let all = ends.chain(self.known.iter().map(String::as_str));
+                self.sink.push(match nearest::nearest(&shown, all) {
+                    Some(near) => d.help(format!("did you mean `{near}`?")),
+                    None => d.help("`odec check FILE --paths` lists all names"),
+                });
+                None
+            }
+            _ => {
+                let message = format!("`{shown}` names several things");
+                let all: Vec<String> = found.iter().map(|path| format!("`{path}`")).collect();
+                let d = Diagnostic::error(codes::AMBIGUOUS_PATH, span, message);
+                self.sink.push(
+                    d.label(format!("{} of them", found.len()))
+                        .help(format!("write one of these paths: {}", all.join(", "))),
+                );
+                None
+            }
+        }
+    }
+
+    fn axis(&mut self, e: &Entry) -> Option<(Name, Values)> {
+        let name = self.path(&e.key)?;
+        let given = e.values.first()?;
+        let drawn = match &given.kind {
+            ExprKind::Call(call) => name_of(&call.callee)
+                .filter(|f| ["uniform", "log_uniform", "choice"].contains(&f.name.as_str()))
+                .map(|f| (f.name, call)),
+            _ => None,
+        };
+        let values = match drawn {
+            Some((how, call)) => Values::Drawn(self.drawn(&how, call, given.span)?),
+            None => Values::Listed(self.listed(given)?),
+        };
+        let none = match &values {
+            Values::Listed(list) | Values::Drawn(Drawn::Choice(list)) => list.is_empty(),
+            Values::Drawn(_) => false,
+        };
+        if none {
+            let message = format!("`{}` has no values", name.shown);
+            let d = Diagnostic::error(codes::LIST_LENGTH, given.span, message);
+            self.sink.push(
+                d.label("this space is empty")
+                    .help("give one value at least"),
+            );
+            return None;
+        }
+        Some((name, values))
+    }
+
+    /// The entries of a list, or of a range.
+    fn listed(&mut self, given: &Expr) -> Option<Vec<Listed>> {
+        let entries = match &given.kind {
+            ExprKind::List(entries) => &entries[..],
+            _ => std::slice::from_ref(given),
+        };
+        let each = entries.iter().map(|e| self.entry(e));
+        each.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    fn entry(&mut self, e: &Expr) -> Option<Listed> {
+        let mut ranges = Vec::new();
+        ranges_of(e, &mut ranges);
+        let holes = ranges.into_iter().map(|r| self.hole(r));
+        let holes: Option<Vec<Hole>> = holes.collect::<Vec<_>>().into_iter().collect();
+        Some(Listed {
+            span: e.span,
+            holes: holes?,
+        })
+    }
+
+    fn hole(&mut self, r: &Range) -> Option<Hole> {
+        let (Some(start), Some(end)) = (&r.start, &r.end) else {
+            let d = Diagnostic::error(codes::INVALID_VALUE, r.span, "this range has no end");
+            self.sink
+                .push(d.help("a range of values has both ends: `1..=4`"));
+            return None;
+        };
+        let bounds = [start, end].map(|e| self.integer(e));
+        let [Some(first), Some(end)] = bounds else {
+            return None;
+        };
+        let past = if r.inclusive {
+            end.saturating_add(1)
+        } else {
+            end
+        };
+        if past <= first {
+            let text = self.text(r.span);
+            let message = match past == first {
+                true => format!("the range `{text}` is empty"),
+                false => format!("the range `{text}` runs backwards"),
+            };
+            let d = Diagnostic::error(codes::OUT_OF_RANGE, r.span, message);
+            self.sink
+                .push(d.help("the first number comes first: `1..=4` is 1, 2, 3, 4"));
+            return None;
+        }
+        Some(Hole {
+            span: r.span,
+            first,
+            count: past.abs_diff(first),
+        })
+    }
+
+    fn integer(&mut self, e: &Expr) -> Option<i64> {
+        let found = match exact(e, &Scope::new()) {
+            Ok(x) => x.as_integer().and_then(|n| i64::try_from(n).ok()),
+            Err(d) => {
+                self.sink.push(d);
+                return None;
+            }
+        };
+        if found.is_none() {
+            let d = Diagnostic::error(
+                codes::OUT_OF_RANGE,
+                e.span,
+                "the end of a range is a whole number",
+            );
+            self.sink
+                .push(d.help("write other numbers in a list: `[0.1, 0.2]`"));
+        }
+        found
+    }
+
+    fn number(&mut self, e: &Expr) -> Option<f64> {
+        match exact(e, &Scope::new()) {
+            Ok(x) => Some(x.to_f64()),
+            Err(d) => {
+                self.sink.push(d);
+                None
+            }
+        }
+    }
+
+    fn drawn(&mut self, how: &str, call: &Call, span: Span) -> Option<Drawn> {
+        let plain = || call.args.iter().filter(|a| a.label.is_none());
+        let mut labelled = call.args.iter().filter_map(|a| a.label.as_ref());
+        let known: &[&str] = if how == "uniform" { &["step"] } else { &[] };
+        if let Some(label) = labelled.find(|l| !known.contains(&l.name.as_str())) {
+            let message = format!("`{how}` has no argument `{}`", label.name);
+            let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, label.span, message);
+            self.sink.push(match known {
+                [] => d,
+                _ => d.help(format!("it has `{}`", known.join("`, `"))),
+            });
+            return None;
+        }
+        if how == "choice" {
+            let each = plain().map(|a| self.entry(&a.value));
+            let each: Option<Vec<Listed>> = each.collect::<Vec<_>>().into_iter().collect();
+            return each.map(Drawn::Choice);
+        }
+        let ends: Vec<&Expr> = plain().map(|a| &a.value).collect();
+        let [low, high] = ends[..] else {
+            let message = format!("`{how}` takes the two ends of an interval");
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
+            self.sink.push(d.help(format!("`{how}(0.001, 0.1)`")));
+            return None;
+        };
+        let (Some(from), Some(to)) = (self.number(low), self.number(high)) else {
+            return None;
+        };
+        let step = call.args.iter().find(|a| a.label.is_some());
+        let step = match step {
+            Some(a) => Some((self.number(&a.value)?, a.value.span)),
+            None => None,
+        };
+        let wrong = if to <= from {
+            Some((
+                high.span,
+                "the interval runs backwards, or is empty".to_string(),
+            ))
+        } else if how == "log_uniform" && from <= 0.0 {
+            let message = "the logarithm of what is not positive has no value".to_string();
+            Some((low.span, message))
+        } else {
+            step.filter(|(s, _)| *s <= 0.0 || *s > to - from)
+                .map(|(_, at)| {
+                    (
+                        at,
+                        "no two multiples of this step lie in the interval".into(),
+                    )
+                })
+        };
+        if let Some((at, message)) = wrong {
+            self.sink
+                .push(Diagnostic::error(codes::OUT_OF_RANGE, at, message));
+            return None;
+        }
+        Some(match how {
+            "log_uniform" => Drawn::LogUniform {
+                low: from,
+                high: to,
+            },
+            _ => Drawn::Uniform {
+                low: from,
+                high: to,
+                step: step.map(|(s, _)| s),
+            },
+        })
+    }
+
+    /// `search random(samples: 8, seed: 0)`.
+    fn search(&mut self, e: &Entry, samples: &mut Option<Samples>) {
+        for value in &e.values {
+            let call = match &value.kind {
+                ExprKind::Call(call) => name_of(&call.callee).map(|f| (f, Some(&**call))),
+                _ => name_of(value).map(|f| (f, None)),
+            };
+            let Some((word, call)) = call else {
+                let d = Diagnostic::error(codes::UNKNOWN_OPTION, value.span, "this is no search");
+                self.sink
+                    .push(d.help("write `random(samples: 8, seed: 0)`"));
+                continue;
+            };
+            match word.name.as_str() {
+                "random" if samples.is_some() => self.repeated(value.span, "search"),
+                "random" => *samples = self.random(call, value.span),
+                _ => self
+                    .sink
+                    .push(unknown_option("a search", &word, &["random"])),
+            }
+        }
+    }
+
+    /// Its arguments, both by name.
+    fn random(&mut self, call: Option<&Call>, span: Span) -> Option<Samples> {
+        let args = call.map_or(&[][..], |c| &c.args[..]);
+        let named = |a: &Arg, name: &str| a.label.as_ref().is_some_and(|l| l.name == name);
+        let known = ["samples", "seed"];
+        if let Some(a) = args
+            .iter()
+            .find(|a| !known.iter().any(|name| named(a, name)))
+        {
+            let at = a.label.as_ref().map_or(a.value.span, |l| l.span);
+            let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, at, "`random` has no such argument");
+            self.sink.push(d.help("it has `samples` and `seed`"));
+            return None;
+        }
+        let mut found = [0; 2];
+        let bounds = [(1, MOST as u64), (0, i64::MAX as u64)];
+        for ((slot, name), (least, most)) in found.iter_mut().zip(known).zip(bounds) {
+            let given: Vec<&Arg> = args.iter().filter(|a| named(a, name)).collect();
+            let value = match given[..] {
+                [one] => whole(&one.value, &Scope::new(), least, most),
+                [] => {
+                    let message = format!("`random` needs `{name}`");
+                    let d = Diagnostic::error(codes::MISSING_ARGUMENT, span, message);
+                    Err(d.help("write `random(samples: 8, seed: 0)`"))
+                }
+                [_, again, ..] => {
+                    let message = format!("`{name}` is given twice");
+                    Err(Diagnostic::error(
+                        codes::REPEATED_ARGUMENT,
+                        again.value.span,
+                        message,
+                    ))
+                }
+            };
+            *slot = value.map_err(|d| self.sink.push(d)).ok()?;
+        }
+        let [number, seed] = found;
+        Some(Samples { number, seed })
+    }
+
+    fn rank(&mut self, e: &Entry) -> Option<Rank> {
+        let all = [Rank::HeldOut, Rank::Accuracy];
+        let given = e.values.first()?;
+        let word = name_of(given).unwrap_or(Ident {
+            name: self.text(given.span),
+            span: given.span,
+        });
+        let found = all.into_iter().find(|r| r.word() == word.name);
+        if found.is_none() {
+            self.sink.push(unknown_option(
+                "what trials are ranked by",
+                &word,
+                &all.map(Rank::word),
+            ));
+        }
+        found
+    }
+
+    fn matches(&mut self, block: &Block, axes: &[(Name, Values)]) -> Vec<Matched> {
+        let mut found: Vec<Matched> = Vec::new();
+        for m in &block.matches {
+            let what = Ident {
+                name: dotted(&m.what),
+                span: m.what.first().map_or(m.span, |w| w.span),
+            };
+            let known = Quantity::ALL.iter().find(|(word, _)| *word == what.name);
+            let Some((_, quantity)) = known else {
+                let words = Quantity::ALL.map(|(word, _)| word);
+                self.sink
+                    .push(unknown_option("what trials can have alike", &what, &words));
+                continue;
+            };
+            let Some(by) = self.path(&m.by) else { continue };
+            let within = match &m.within {
+                None => Some(0.01),
+                Some(e) => self.number(e).filter(|w| {
+                    let good = *w > 0.0 && *w < 1.0;
+                    if !good {
+                        let message = "a difference lies between 0 and 100%";
+                        let d = Diagnostic::error(codes::OUT_OF_RANGE, e.span, message);
+                        self.sink.push(d.help("such as `within 1%`"));
+                    }
+                    good
+                }),
+            };
+            let Some(within) = within else { continue };
+            let m = Matched {
+                what: *quantity,
+                by,
+                within,
+                span: m.span,
+            };
+            self.fits(&m, axes, &found);
+            found.push(m);
+        }
+        found
+    }
+
+    /// Whether something can be matched together with all else.
+    fn fits(&mut self, m: &Matched, axes: &[(Name, Values)], earlier: &[Matched]) {
+        let by = &m.by.path;
+        if let Some((name, _)) = axes.iter().find(|(n, _)| n.path == *by) {
+            let message = format!("`{by}` is solved for, so it has no values of its own");
+            let d = Diagnostic::error(codes::INCOMPATIBLE, m.by.span, message);
+            self.sink.push(d.also(name.span, "values are given here"));
+        }
+        if by == SEED {
+            let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, "the seed changes no cost");
+            self.sink.push(d);
+        }
+        if by == STEPS && m.what != Quantity::Flops {
+            let message = format!("the number of steps does not change {}", m.what.name());
+            let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, message);
+            self.sink.push(d.help(format!(
+                "by a size of the model: `match {} by width`",
+                m.what.word()
+            )));
+        }
+        let sizes = |m: &&Matched| m.by.path != STEPS;
+        let same = earlier
+            .iter()
+            .find(|e| e.by.path == *by || e.what == m.what || (by != STEPS && sizes(e)));
+        if let Some(first) = same {
+            let message = "one size of the model can be solved for, and the number of steps";
+            let d = Diagnostic::error(codes::INCOMPATIBLE, m.span, message);
+            self.sink
+                .push(d.also(first.span, "another is solved for here"));
+        }
+    }
+
+    /// All points that the conditions leave.
+    fn points(
+        &mut self,
+        block: &Block,
+        axes: &[(Name, Values)],
+        samples: Option<Samples>,
+    ) -> Option<Vec<Point>> {
+        let drawn = axes.iter().find(|(_, v)| matches!(v, Values::Drawn(_)));
+        match (drawn, samples) {
+            (Some((name, _)), None) => {
+                let message = format!("how many values of `{}` are drawn is not said", name.shown);
+                let d = Diagnostic::error(codes::MISSING_ITEM, name.span, message);
+                self.sink.push(
+                    d.help("say how many, and by which seed: `search random(samples: 8, seed: 0)`"),
+                );
+                return None;
+            }
+            (None, Some(_)) => {
+                let message = "nothing is drawn in this space";
+                let d = Diagnostic::error(codes::NO_EFFECT, block.span, message);
+                self.sink.push(d.help(
+                    "draw a value: `lr in log_uniform(1e-4, 1e-2)`, or leave `random` out: all listed points are tried",
+                ));
+                return None;
+            }
+            _ => {}
+        }
+        let draws = samples.map_or(1, |s| s.number);
+        let counted = axes.iter().map(|(_, v)| match v {
+            Values::Listed(list) => list.iter().map(Listed::count).fold(0, u128::saturating_add),
+            Values::Drawn(_) => 1,
+        });
+        let count = counted.fold(u128::from(draws), u128::saturating_mul);
+        if count > MOST {
+            let message = match count {
+                u128::MAX => "this space has more points than can be counted".to_string(),
+                n => format!("this space has {} points", grouped(n)),
+            };
+            let d = Diagnostic::error(codes::TOO_LARGE, block.span, message);
+            self.sink.push(
+                d.label(format!("at most {} are tried", grouped(MOST)))
+                    .help("list fewer values, or draw some: `search random(samples: 50, seed: 0)`"),
+            );
+            return None;
+        }
+        let mut points = vec![(0, Point(Vec::new()))];
+        if draws > 1 {
+            points = (0..draws).map(|n| (n, Point(Vec::new()))).collect();
+        }
+        // The first name varies slowest, and what is drawn slower than all.
+        for (name, values) in axes {
+            let listed = match values {
+                Values::Listed(list) => list.iter().flat_map(|l| self.filled(l)).collect(),
+                Values::Drawn(_) => Vec::new(),
+            };
+            let mut next = Vec::new();
+            for (draw, point) in points {
+                let own = match (values, samples) {
+                    (Values::Drawn(how), Some(s)) => vec![self.draw(name, how, s.seed, draw)],
+                    _ => listed.clone(),
+                };
+                for value in own {
+                    let mut longer = point.clone();
+                    longer.0.push(value);
+                    next.push((draw, longer));
+                }
+            }
+            points = next;
+        }
+        let mut kept: Vec<Point> = Vec::new();
+        for (_, point) in points {
+            let mut keeps = true;
+            for c in &block.conditions {
+                keeps &= self.keeps(c, axes, &point)?;
+            }
+            let texts = |p: &Point| p.0.iter().map(|v| v.text.clone()).collect::<Vec<_>>();
+            // Values may be given twice: `[2, 1..=3]`.
+            if keeps && !kept.iter().any(|k| texts(k) == texts(&point)) {
+                kept.push(point);
+            }
+        }
+        if kept.is_empty() {
+            let at = block.conditions.first().map_or(block.span, |c| c.span);
+            let d = Diagnostic::error(codes::LIST_LENGTH, at, "no point of this space is left");
+            let d = d.label("this holds for none");
+            self.sink.push(
+                block
+                    .conditions
+                    .iter()
+                    .skip(1)
+                    .fold(d, |d, c| d.also(c.span, "together with this")),
+            );
+            return None;
+        }
+        Some(kept)
+    }
+
+    /// Whether a condition holds at a point.
+    fn keeps(&mut self, c: &Condition, axes: &[(Name, Values)], point: &Point) -> Option<bool> {
+        let mut scope = Scope::new();
+        for ((name, _), value) in axes.iter().zip(&point.0) {
+            let last = name.path.rsplit('.').next().unwrap_or(&name.path);
+            if let Ok(number) = Exact::decimal(&value.text) {
+                scope.insert(last.to_string(), Coeff::constant(number));
+            }
+        }
+        let found = exact(&c.of, &scope).and_then(|x| {
+            let entries = match &c.values.kind {
+                ExprKind::List(entries) => &entries[..],
+                _ => std::slice::from_ref(&c.values),
+            };
+            let mut any = false;
+            for e in entries {
+                any |= match &e.kind {
+                    ExprKind::Range(r) => between(&x, r, &scope)?,
+                    _ => exact(e, &scope)? == x,
+                };
+            }
+            Ok(any)
+        });
+        match found {
+            Ok(holds) => Some(holds),
+            Err(d) => {
+                let d = match d.code == codes::UNKNOWN_NAME && d.help.is_none() {
+                    true => {
+                        d.help("a condition reads the names of this block whose values are numbers")
+                    }
+                    false => d,
+                };
+                self.sink.push(d);
+                None
+            }
+        }
+    }
+
+    /// All values of an entry.
+    fn filled(&self, l: &Listed) -> Vec<Value> {
+        let mut texts = vec![(
+            self.sources.text(l.span.source)[l.span.start as usize..l.span.end as usize]
+                .to_string(),
+            0i64,
+        )];
+        for hole in &l.holes {
+            let (from, to) = (hole.span.start - l.span.start, hole.span.end - l.span.start);
+            let mut next = Vec::new();
+            for (text, shift) in texts {
+                for n in 0..hole.count {
+                    let number = (hole.first + n as i64).to_string();
+                    let (from, to) = (i64::from(from) + shift, i64::from(to) + shift);
+                    let whole =
+                        format!("{}{number}{}", &text[..from as usize], &text[to as usize..]);
+                    next.push((whole, shift + number.len() as i64 - (to - from)));
+                }
+            }
+            texts = next;
+        }
+        let value = |(text, _): (String, i64)| Value {
+            text: one_line(&text),
+            span: l.span,
+        };
+        texts.into_iter().map(value).collect()
+    }
+
+    /// The value of a draw: the same whatever else is explored.
+    fn draw(&self, name: &Name, how: &Drawn, seed: u64, draw: u64) -> Value {
+        let share = share(&name.path, seed, draw);
+        let number = |x: f64| Value {
+            text: decimal(x),
+            span: name.span,
+        };
+        match how {
+            Drawn::Uniform { low, high, step } => match step {
+                None => number(low + share * (high - low)),
+                Some(step) => {
+                    let (first, last) = (libm::ceil(low / step), libm::floor(high / step));
+                    let at = libm::floor(share * (last - first + 1.0)).min(last - first);
+                    number((first + at) * step)
+                }
+            },
+            Drawn::LogUniform { low, high } => {
+                let (low, high) = (libm::log(*low), libm::log(*high));
+                number(libm::exp(low + share * (high - low)))
+            }
+            Drawn::Choice(list) => {
+                let all: Vec<Value> = list.iter().flat_map(|l| self.filled(l)).collect();
+                let at = (share * all.len() as f64) as usize;
+                all[at.min(all.len() - 1)].clone()
+            }
+        }
+    }
+
+    fn text(&self, span: Span) -> String {
+        let text = self.sources.text(span.source);
+        let text = text.get(span.start as usize..span.end as usize);
+        one_line(text.unwrap_or_default())
+    }
+}
+
+/// The path of the number of training steps.
+pub const STEPS: &str = "train.steps";
+
+impl Listed {
+    fn count(&self) -> u128 {
+        let counts = self.holes.iter().map(|h| u128::from(h.count));
+        counts.fold(1, u128::saturating_mul)
+    }
+}
+
+/// A number of [0, 1) that belongs to a name, a seed and a draw: 53 bits of a hash.
+fn share(path: &str, seed: u64, draw: u64) -> f64 {
+    let hash = sha256(format!("odec explore 1\n{path}\n{seed}\n{draw}").as_bytes());
+    let bits = u64::from_str_radix(&hash[..16], 16).unwrap_or(0) >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}
+
+/// Six digits, which every source of numbers reads alike.
+fn decimal(x: f64) -> String {
+    let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
+    match x == 0.0 || (1e-4..1e9).contains(&x.abs()) {
+        true => format!("{rounded}"),
+        false => format!("{rounded:e}"),
+    }
+}
+
+fn dotted(key: &[Ident]) -> String {
+    let parts: Vec<&str> = key.iter().map(|k| k.name.as_str()).collect();
+    parts.join(".")
+}
+
+/// On one line, without comments.
+fn one_line(text: &str) -> String {
+    let bare = text.lines().map(|line| {
+        let mut quoted = false;
+        let cut = line.char_indices().find(|(at, c)| {
+            quoted ^= *c == '"';
+            !quoted && line[*at..].starts_with("//")
+        });
+        cut.map_or(line, |(at, _)| &line[..at])
+    });
+    let words = bare.flat_map(str::split_whitespace).collect::<Vec<_>>();
+    words.join(" ")
+}
+
+/// The ranges inside a value, from left to right.
+fn ranges_of<'e>(e: &'e Expr, found: &mut Vec<&'e Range>) {
+    match &e.kind {
+        ExprKind::Range(r) => found.push(r),
+        ExprKind::Call(call) => {
+            ranges_of(&call.callee, found);
+            for a in &call.args {
+                ranges_of(&a.value, found);
+                a.by.iter().for_each(|by| ranges_of(by, found));
+            }
+        }
+        ExprKind::List(all) | ExprKind::Tuple(all) => all.iter().for_each(|e| ranges_of(e, found)),
+        ExprKind::Binary(_, a, b) | ExprKind::Pipe(a, b) => {
+            ranges_of(a, found);
+            ranges_of(b, found);
+        }
+        ExprKind::Neg(inner) => ranges_of(inner, found),
+        _ => {}
+    }
+}
+
+/// Whether a number lies in a range, either end of which may be missing.
+fn between(x: &Exact, r: &Range, scope: &Scope) -> Result<bool, Diagnostic> {
+    let above = match &r.start {
+        Some(e) => *x >= exact(e, scope)?,
+        None => true,
+    };
+    let below = match &r.end {
+        Some(e) if r.inclusive => *x <= exact(e, scope)?,
+        Some(e) => *x < exact(e, scope)?,
+        None => true,
+    };
+    Ok(above && below)
+}
+
+/// `1000000` as `1,000,000`.
+fn grouped(n: u128) -> String {
+    let digits = n.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<&str> = groups
+        .map(|g| std::str::from_utf8(g).unwrap_or_default())
+        .collect();
+    groups.join(",")
+}

@@ -1,0 +1,166 @@
+//! Statistics against published values and exact small cases; comparisons of models.
+
+use odec_explore::rank::{Against, Difference, LEVEL, Row, compare};
+use odec_explore::student::{half_width, holm, moments, needed, of_mean, quantile, two_sided};
+
+fn close(a: f64, b: f64) {
+    assert!((a - b).abs() <= 1e-12 * b.abs().max(1e-3), "{a} is not {b}");
+}
+
+/// `2 * scipy.stats.t.sf(t, df)` and `scipy.stats.t.ppf(0.975, df)`, scipy 1.17.
+#[test]
+fn probabilities_are_those_of_scipy() {
+    for (t, freedom, p) in [
+        (2.0, 1.0, 0.2951672353008665),
+        (4.303, 2.0, 0.0499925249852145),
+        (2.5, 2.0, 0.12961172022151082),
+        (3.0, 4.0, 0.03994196807171883),
+        (0.7, 9.0, 0.501619039216145),
+        (1.96, 1000.0, 0.050273184955748736),
+        (12.0, 3.0, 0.0012450158007893362),
+    ] {
+        close(two_sided(t, freedom), p);
+    }
+    for (freedom, t) in [
+        (1.0, 12.706204736174694),
+        (2.0, 4.302652729749462),
+        (3.0, 3.1824463052837078),
+        (4.0, 2.7764451051977934),
+        (9.0, 2.262157162798205),
+        (29.0, 2.045229642132703),
+    ] {
+        close(quantile(0.05, freedom), t);
+    }
+}
+
+/// With one degree of freedom t is a Cauchy variable, with two its distribution is algebraic.
+#[test]
+fn small_cases_have_closed_forms() {
+    for t in [0.0, 0.3, 1.0, 7.5, 100.0] {
+        let cauchy = 1.0 - 2.0 / std::f64::consts::PI * f64::atan(t);
+        assert!((two_sided(t, 1.0) - cauchy).abs() < 1e-13, "{t}");
+        let two = 1.0 - t / f64::sqrt(2.0 + t * t);
+        assert!((two_sided(t, 2.0) - two).abs() < 1e-13, "{t}");
+    }
+    assert_eq!(two_sided(f64::INFINITY, 3.0), 0.0);
+}
+
+/// `scipy.stats.ttest_rel([2.27, 2.28, 2.30, 2.26], [2.31, 2.29, 2.33, 2.30])` with its confidence interval.
+#[test]
+fn paired_differences_are_tested_as_scipy_does() {
+    let d = [2.27 - 2.31, 2.28 - 2.29, 2.30 - 2.33, 2.26 - 2.30];
+    let (mean, deviation) = moments(&d).unwrap();
+    let deviation = deviation.unwrap();
+    let p = of_mean(mean, deviation, 4);
+    assert!((p - 0.02398119979065598).abs() < 1e-12, "{p}");
+    let half = half_width(deviation, 4);
+    assert!((mean - half - -0.052503293632281824).abs() < 1e-12);
+    assert!((mean + half - -0.007496706367718452).abs() < 1e-12);
+}
+
+/// The example of Holm's paper in words: the smallest is held against all, the next against one less.
+#[test]
+fn corrections_are_those_of_holm() {
+    let found = holm(&[0.01, 0.04, 0.03, 0.005]);
+    for (found, want) in found.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+        assert!((found - want).abs() < 1e-15, "{found} is not {want}");
+    }
+    assert_eq!(holm(&[0.9, 0.6]), [1.0, 1.0]);
+    assert!(holm(&[]).is_empty());
+}
+
+#[test]
+fn the_number_of_seeds_is_the_first_that_suffices() {
+    let n = needed(0.1, 0.2, 0.05).unwrap();
+    assert!(of_mean(0.1, 0.2, n) <= 0.05 && of_mean(0.1, 0.2, n - 1) > 0.05);
+    assert_eq!(n, 18);
+    assert_eq!(needed(0.0, 0.2, 0.05), None);
+    assert_eq!(needed(1e-6, 1.0, 0.05), None);
+    assert_eq!(needed(1.0, 0.0, 0.05), Some(2));
+}
+
+#[test]
+fn one_number_has_no_deviation() {
+    assert_eq!(moments(&[]), None);
+    assert_eq!(moments(&[3.0]), Some((3.0, None)));
+    assert_eq!(moments(&[1.0, 3.0]), Some((2.0, Some(f64::sqrt(2.0)))));
+    assert_eq!(of_mean(0.0, 0.0, 2), 1.0);
+}
+
+fn row(model: usize, seeds: &[u64], values: &[f64], diverged: usize) -> Row {
+    let known = moments(values);
+    Row {
+        model,
+        seeds: seeds.to_vec(),
+        values: values.to_vec(),
+        diverged,
+        mean: known.map(|(mean, _)| mean),
+        half: None,
+        against: Against::Itself,
+    }
+}
+
+fn difference(r: &Row) -> &Difference {
+    match &r.against {
+        Against::Compared(d) => d,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Pairs, p and interval of `scipy.stats.ttest_rel`; two comparisons double the smaller p.
+#[test]
+fn differences_are_paired_by_seed_and_corrected() {
+    let first = [2.31, 2.29, 2.33, 2.30];
+    let mut rows = [
+        row(0, &[0, 1, 2, 3], &first, 0),
+        // The same seeds in another order, and one that has no partner.
+        row(1, &[3, 2, 1, 0, 9], &[2.26, 2.30, 2.28, 2.27, 7.0], 0),
+        row(2, &[0, 1, 2, 3], &[2.30, 2.31, 2.32, 2.30], 0),
+    ];
+    compare(&mut rows);
+    assert_eq!(rows[0].against, Against::Itself);
+    let better = difference(&rows[1]);
+    assert_eq!(better.seeds, 4);
+    assert!((better.mean + 0.03).abs() < 1e-12);
+    assert!((better.p - 0.02398119979065598).abs() < 1e-12);
+    assert!((better.corrected - 2.0 * better.p).abs() < 1e-15);
+    assert!(better.holds && better.needed.is_none());
+    let other = difference(&rows[2]);
+    assert!(!other.holds && other.corrected == other.p);
+    assert!(
+        other.mean.abs() < 1e-12 && other.needed.is_none(),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let mut rows = [
+        row(0, &[0, 1], &[2.0, 2.1], 0),
+        row(1, &[0], &[1.0], 0),
+        row(2, &[5], &[1.0], 0),
+        row(3, &[0], &[1.0], 1),
+    ];
+    compare(&mut rows);
+    let why = |r: &Row| match r.against {
+        Against::NotCompared(why) => why,
+        _ => panic!("{r:?}"),
+    };
+    assert_eq!(why(&rows[1]), "one seed says nothing about chance");
+    assert_eq!(why(&rows[2]), "no seed in common");
+    assert_eq!(why(&rows[3]), "it diverged");
+}
+
+#[test]
+fn how_many_seeds_might_show_a_difference_is_estimated() {
+    let mut rows = [
+        row(0, &[0, 1, 2], &[2.0, 2.0, 2.0], 0),
+        row(1, &[0, 1, 2], &[1.9, 2.05, 1.95], 0),
+    ];
+    compare(&mut rows);
+    let d = difference(&rows[1]);
+    assert!(!d.holds);
+    let n = d.needed.expect("a number");
+    assert!(of_mean(d.mean, d.deviation, n) <= LEVEL);
+    assert!(of_mean(d.mean, d.deviation, n - 1) > LEVEL);
+}

@@ -1,0 +1,128 @@
+//! `odec explore`: plans the trials of an explore block, runs them, and ranks their models.
+
+use crate::cli;
+use crate::signals::Signals;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source::{Parsed, parsed, report};
+use odec_driver::terminal;
+use odec_explore::folder::Folder;
+use odec_explore::identity;
+use odec_explore::plan::{Plan, plan};
+use odec_explore::rank::rank;
+use odec_explore::run::{Ended, Options, fit, measure, outcome, run as run_trials};
+use odec_explore::space;
+use odec_runtime::{Show, Shown, out, outln};
+use serde_json::json;
+use std::path::PathBuf;
+
+pub fn run(args: &cli::Explore) -> Done {
+    let signals = Signals::default();
+    if let Some(limit) = args.time_limit.filter(|l| !(*l > 0.0 && l.is_finite())) {
+        return Err(Failure::Input(format!(
+            "a time limit of {limit} seconds is not positive; give a number of seconds above 0"
+        )));
+    }
+    let options = Options {
+        jobs: args.jobs.map(|n| n as usize),
+        memory: args.memory,
+        time_limit: args.time_limit,
+        checkpoint_seconds: args.checkpoint_every,
+        device: args.device,
+        stop: signals.stop(),
+        show: if args.json {
+            Show::Warnings
+        } else {
+            Show::Auto
+        },
+    };
+    let base = parsed(&args.source.file, &args.source.set)?;
+    let mut plan = planned(&base)?;
+    if args.plan {
+        if args.measure {
+            let fit = fit(&plan, &base, &options)?;
+            measure(
+                &mut plan,
+                &args.source.file,
+                &args.source.set,
+                &options,
+                fit,
+            )?;
+        }
+        match args.json {
+            true => outln!("{}", plan.json()),
+            false => out!("{}", plan.text(terminal::screen())),
+        }
+        return Ok(());
+    }
+    // Data that are not there end it here, with their names.
+    for model in &plan.models {
+        identity::data(&model.examined.train)?;
+    }
+    fit(&plan, &base, &options)?;
+    let out = args.out.clone();
+    let out = out.unwrap_or_else(|| PathBuf::from("explorations").join(&plan.model));
+    let folder = Folder::open(&out, &plan)?;
+    signals.listen().map_err(Failure::internal)?;
+    let (file, set) = (&args.source.file, &args.source.set);
+    let ended = run_trials(&plan, &folder, &base, file, set, &options)?;
+    ranked(args, &plan, &folder)?;
+    let again = format!(
+        "trials are saved in {}; the same command goes on with them",
+        folder.path().shown()
+    );
+    match ended {
+        Ended::Complete => Ok(()),
+        Ended::Asked => Err(Failure::Stopped {
+            signal: signals.received(),
+            what: again,
+        }),
+        Ended::TimeLimit => {
+            if !args.json {
+                outln!("time limit: {again}");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The plan of a file whose model and explore block are right.
+fn planned(base: &Parsed) -> Done<Plan> {
+    let name = base.sources.name(base.main);
+    let Some(block) = space::block(&base.file) else {
+        return Err(Failure::Input(format!(
+            "{name}: this file has no explore block; add `explore {{ scheme in [ … ] }}`"
+        )));
+    };
+    // What is wrong with the file itself is said once.
+    base.clone().built()?;
+    let space = match space::read(block, &base.file, &base.sources) {
+        Ok(space) => space,
+        Err(messages) => {
+            report(&messages, &base.sources)?;
+            return Err(Failure::internal(
+                "an explore block is wrong without an error",
+            ));
+        }
+    };
+    plan(base, &space)
+}
+
+/// Ranks what there is, writes it down, and prints it.
+fn ranked(args: &cli::Explore, plan: &Plan, folder: &Folder) -> Done {
+    let each = (0..plan.trials.len()).map(|n| outcome(plan, folder, n));
+    let outcomes = each.collect::<Done<Vec<_>>>()?;
+    let ranking = rank(plan, &outcomes);
+    let json = ranking.json(plan);
+    folder.keep_ranking(&json)?;
+    match args.json {
+        true => outln!(
+            "{}",
+            json!({ "exploration": folder.path().display().to_string(), "ranking": json })
+        ),
+        false => {
+            out!("{}", ranking.text(plan, terminal::screen()));
+            outln!("\nexploration saved in {}", folder.path().shown());
+        }
+    }
+    Ok(())
+}

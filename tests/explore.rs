@@ -1,0 +1,580 @@
+//! Explorations: plans before cost, bad blocks refused at their place, runs that are killed, evidence.
+
+#![cfg(all(feature = "mlir", unix))]
+
+mod place;
+
+use place::{Place, text};
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// The tiny model with another scheme, and a block that explores.
+fn file(explore: &str) -> String {
+    let tiny = place::TINY.replace("iie(layer, r: 1)", "lie(att, ffn)");
+    format!("{tiny}\nexplore {{\n{explore}\n}}\n")
+}
+
+fn place(explore: &str) -> Place {
+    let place = Place::new();
+    place.write("e.ode", &file(explore));
+    place
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+fn plan(explore: &str) -> Value {
+    json(&place(explore).good(&["explore", "e.ode", "--plan", "--json"]))
+}
+
+/// What a trial or a model sets at a path.
+fn setting<'v>(of: &'v Value, path: &str) -> Option<&'v str> {
+    let all = of["settings"].as_array().expect("settings");
+    let found = all.iter().find(|s| s["path"] == path)?;
+    found["value"].as_str()
+}
+
+fn labels(plan: &Value) -> Vec<&str> {
+    let models = plan["models"].as_array().expect("models");
+    models
+        .iter()
+        .map(|m| m["label"].as_str().expect("a label"))
+        .collect()
+}
+
+#[test]
+fn a_plan_makes_training_equal_and_says_what_is_proved() {
+    let plan = plan(
+        "scheme in [lie(att, ffn), heun(layer), rk4(layer), iie(layer, r: 1..=2)]
+         seed in 0..3
+         match flops by train.steps within 5%",
+    );
+    let models = plan["models"].as_array().expect("models");
+    assert_eq!(
+        labels(&plan),
+        [
+            "lie(att, ffn)",
+            "heun(layer)",
+            "rk4(layer)",
+            "iie(layer, r: 1)",
+            "iie(layer, r: 2)"
+        ]
+    );
+    assert_eq!(plan["trials"].as_array().map(Vec::len), Some(15));
+    let steps: Vec<u64> = models
+        .iter()
+        .map(|m| m["steps"].as_u64().unwrap())
+        .collect();
+    assert_eq!(steps[0], 30, "the first model is as the file says");
+    for m in models {
+        // What a step costs, times the steps, is what the first model's training costs.
+        let off = m["flops_off"].as_f64().unwrap();
+        assert!(off.abs() <= 0.05, "{m}");
+        assert_eq!(m["seeds"], serde_json::json!([0, 1, 2]));
+        assert_eq!(m["parameters"], models[0]["parameters"]);
+    }
+    // Two evaluations cost less than twice one: the logits are computed once.
+    assert!(
+        steps[1] > 15 && steps[1] < 30 && steps[2] < steps[1],
+        "{steps:?}"
+    );
+    let flow = |n: usize| &models[n]["flows"][0];
+    let orders: Vec<u64> = (0..5).map(|n| flow(n)["order"].as_u64().unwrap()).collect();
+    assert_eq!(orders, [1, 2, 4, 1, 1]);
+    assert_eq!(flow(1)["real_axis"], 2.0);
+    assert_eq!(flow(1)["imaginary_axis"], 0.0);
+    let known = [
+        ("real_axis", 2.785293563405282),
+        ("imaginary_axis", 8f64.sqrt()),
+    ];
+    for (axis, want) in known {
+        assert!(
+            (flow(2)[axis].as_f64().unwrap() - want).abs() < 1e-9,
+            "{axis}"
+        );
+    }
+    assert_eq!(flow(0)["real_axis"], Value::Null, "of methods of one field");
+}
+
+#[test]
+fn operations_of_a_plan_are_those_of_check() {
+    let place =
+        place("scheme in [lie(att, ffn), heun(layer)]; match flops by train.steps within 5%");
+    let plan = json(&place.good(&["explore", "e.ode", "--plan", "--json"]));
+    for m in plan["models"].as_array().unwrap() {
+        let scheme = setting(m, "model.scheme").unwrap();
+        let set = format!("model.scheme={scheme}");
+        let check = json(&place.good(&["check", "e.ode", "--json", "--set", &set]));
+        let per_token = check[0]["model"]["training_flops_per_token"]
+            .as_f64()
+            .unwrap();
+        // 4 sequences of 16 tokens.
+        let all = per_token * 64.0 * m["steps"].as_f64().unwrap();
+        let planned = m["training_flops"].as_f64().unwrap();
+        assert!((planned / all - 1.0).abs() < 1e-12, "{planned} {all}");
+    }
+}
+
+#[test]
+fn sizes_are_solved_for_too() {
+    let plan = plan(
+        "scheme in [lie(att, ffn), heun(layer)]; model.steps in [2, 3]
+         match params by ffn.hidden within 2%; match flops by train.steps within 10%",
+    );
+    assert_eq!(
+        labels(&plan),
+        [
+            "lie(att, ffn), steps 2",
+            "lie(att, ffn), steps 3",
+            "heun(layer), steps 2",
+            "heun(layer), steps 3",
+        ]
+    );
+    let first = plan["models"][0]["parameters"].as_f64().unwrap();
+    for m in plan["models"].as_array().unwrap() {
+        let off = m["parameters"].as_f64().unwrap() / first - 1.0;
+        assert!(off.abs() <= 0.02, "{m}");
+        assert!(m["flops_off"].as_f64().unwrap().abs() <= 0.1, "{m}");
+    }
+    let hidden = |n: usize| setting(&plan["models"][n], "field.ffn.hidden");
+    assert_eq!(
+        (hidden(0), hidden(2)),
+        (None, Some("24")),
+        "nothing is to be changed"
+    );
+    // 3 steps of 1,024 + 48 n numbers each, as many as 2 steps with 24.
+    let narrow: u64 = hidden(1).unwrap().parse().unwrap();
+    assert!((8..=10).contains(&narrow), "{narrow}");
+    assert_eq!(hidden(1), hidden(3));
+}
+
+#[test]
+fn values_are_listed_ranged_drawn_and_kept() {
+    let values = |explore: &str, path: &str| -> Vec<String> {
+        let plan = plan(explore);
+        let trials = plan["trials"].as_array().unwrap().iter();
+        trials
+            .map(|t| setting(t, path).expect(path).to_string())
+            .collect()
+    };
+    assert_eq!(
+        values("model.steps in [1, 3..5, 4]", "model.steps"),
+        ["1", "3", "4"]
+    );
+    assert_eq!(
+        values(
+            "model.width in [16, 32, 64]; model.steps in 1..=4; where width*steps in 1..=64",
+            "model.width"
+        ),
+        ["16", "16", "16", "16", "32", "32", "64"]
+    );
+    let drawn = values(
+        "train.optimizer.lr in log_uniform(1e-4, 1e-2); search random(samples: 5, seed: 3)",
+        "train.optimizer.lr",
+    );
+    let numbers: Vec<f64> = drawn.iter().map(|x| x.parse().unwrap()).collect();
+    assert!(
+        numbers.iter().all(|x| (1e-4..=1e-2).contains(x)),
+        "{drawn:?}"
+    );
+    assert_eq!(drawn.len(), 5);
+    // What is drawn of one name does not depend on what else there is.
+    let more = values(
+        "train.optimizer.lr in log_uniform(1e-4, 1e-2); field.ffn.hidden in uniform(16, 64, step: 8); search random(samples: 5, seed: 3)",
+        "train.optimizer.lr",
+    );
+    assert_eq!(drawn, more);
+    let other = values(
+        "train.optimizer.lr in log_uniform(1e-4, 1e-2); search random(samples: 5, seed: 4)",
+        "train.optimizer.lr",
+    );
+    assert_ne!(drawn, other);
+    let sizes = values(
+        "field.ffn.hidden in uniform(16, 64, step: 8); search random(samples: 6, seed: 0)",
+        "field.ffn.hidden",
+    );
+    let whole = |x: &String| {
+        x.parse::<u64>()
+            .is_ok_and(|n| n % 8 == 0 && (16..=64).contains(&n))
+    };
+    assert!(sizes.iter().all(whole), "{sizes:?}");
+    let words = values(
+        "scheme in choice(heun(layer), iie(layer, r: 1..=3)); search random(samples: 20, seed: 0)",
+        "model.scheme",
+    );
+    assert_eq!(words.len(), 4, "each of the four once: {words:?}");
+}
+
+/// Everything wrong ends the command with a place, before anything runs.
+#[test]
+fn bad_blocks_are_refused_at_their_place() {
+    for (explore, parts) in [
+        ("", &["nothing is explored"][..]),
+        (
+            "seed in []",
+            &["`seed` has no values", "this space is empty"],
+        ),
+        ("seed in 5..=1", &["the range `5..=1` runs backwards"]),
+        ("seed in 3..3", &["the range `3..3` is empty"]),
+        ("seed in 0..", &["this range has no end"]),
+        (
+            "seed in 0..1000000000",
+            &["1,000,000,000 points", "at most 10,000"],
+        ),
+        (
+            "seed in 0..100000; model.r in 0..100000; model.steps in 0..100000; model.width in 0..100000",
+            &["100,000,000,000,000,000,000 points"],
+        ),
+        (
+            "wdth in [16, 32]",
+            &["nothing here is called `wdth`", "did you mean `width`?"],
+        ),
+        (
+            "model.wdth in [16, 32]",
+            &[
+                "nothing here is called `model.wdth`",
+                "did you mean `model.width`?",
+            ],
+        ),
+        (
+            "steps in [1, 2]",
+            &[
+                "`steps` names several things",
+                "`model.steps`",
+                "`train.steps`",
+            ],
+        ),
+        (
+            "seed in 0..2; train.seed in 0..3",
+            &["`train.seed` is given twice"],
+        ),
+        ("seed 3", &["no entry `seed`", "`seed in [ … ]`"]),
+        (
+            "seed in 0..2; budget 2",
+            &["no entry `budget`", "--time-limit"],
+        ),
+        (
+            "seed in 0..2; match flops",
+            &["no entry `match`", "match flops by train.steps"],
+        ),
+        (
+            "seed in 0..2; match flop by train.steps",
+            &[
+                "`flop` is not what trials can have alike",
+                "did you mean `flops`?",
+            ],
+        ),
+        (
+            "seed in 0..2; match params by train.steps",
+            &["the number of steps does not change parameters"],
+        ),
+        (
+            "train.steps in [3, 4]; match flops by train.steps",
+            &["`train.steps` is solved for"],
+        ),
+        (
+            "seed in 0..2; match flops by train.steps within 200%",
+            &["between 0 and 100%"],
+        ),
+        (
+            "model.width in [16, 17]",
+            &["heads", "where `model.width` is 17"],
+        ),
+        (
+            "scheme in [lie(att, ffn), rk5(layer)]",
+            &["`rk5`", "model.scheme"],
+        ),
+        (
+            "scheme in [lie(att, ffn), rk4(layer)]; match flops by train.steps within 0.01%",
+            &[
+                "training FLOPs cannot be the same for `rk4(layer)`",
+                "the nearest is `train.steps ",
+                "train for more steps",
+            ],
+        ),
+        (
+            "model.width in [16, 64]; match params by model.context",
+            &["parameters cannot be the same"],
+        ),
+        ("model.lr in [1]", &["nothing here is called `model.lr`"]),
+        (
+            "train.optimizer.lr in uniform(0.1, 0.2)",
+            &["is not said", "search random(samples: 8, seed: 0)"],
+        ),
+        (
+            "seed in 0..2; search random(samples: 3, seed: 0)",
+            &["nothing is drawn"],
+        ),
+        (
+            "train.optimizer.lr in uniform(2, 1); search random(samples: 3, seed: 0)",
+            &["runs backwards"],
+        ),
+        (
+            "train.optimizer.lr in log_uniform(0, 1); search random(samples: 3, seed: 0)",
+            &["the logarithm of what is not positive"],
+        ),
+        (
+            "train.optimizer.lr in uniform(0, 1); search random(samples: 3)",
+            &["`random` needs `seed`"],
+        ),
+        ("seed in 0..2; search bayes", &["`bayes` is not a search"]),
+        (
+            "seed in 0..2; rank loss",
+            &[
+                "`loss` is not what trials are ranked by",
+                "`held_out`, `accuracy`",
+            ],
+        ),
+        (
+            "seed in 0..2; rank accuracy",
+            &["this model tells no classes"],
+        ),
+        (
+            "model.width in [16, 32]; where width in [8]",
+            &["no point of this space is left"],
+        ),
+        (
+            "model.width in [16, 32]; where hidden in [8]",
+            &["`hidden` is not defined"],
+        ),
+    ] {
+        let place = place(explore);
+        let (code, said) = place.bad(&["explore", "e.ode", "--out", "out"]);
+        assert_eq!(code, 1, "{explore}\n{said}");
+        for part in parts {
+            assert!(said.contains(part), "{explore}\n{part:?} is not in\n{said}");
+        }
+        assert!(
+            said.contains("--> ") || said.contains("e.ode"),
+            "no place\n{said}"
+        );
+        assert!(!place.path().join("out").exists(), "{explore}");
+    }
+    let (_, said) = place("seed in 3..3").bad(&["check", "e.ode"]);
+    assert!(said.contains("the range `3..3` is empty"), "{said}");
+    let place = Place::new();
+    let (_, said) = place.bad(&["explore", "tiny.ode", "--plan"]);
+    assert!(said.contains("this file has no explore block"), "{said}");
+    place.write(
+        "twice.ode",
+        &(file("seed in 0..2") + "explore { seed in 0..2 }\n"),
+    );
+    let (_, said) = place.bad(&["explore", "twice.ode", "--plan"]);
+    assert!(said.contains("a second explore block"), "{said}");
+}
+
+#[test]
+fn folders_and_memory_are_looked_at_before_anything_runs() {
+    let place = place("scheme in [lie(att, ffn), heun(layer)]");
+    let (_, said) = place.bad(&["explore", "e.ode", "--out", "a", "--memory", "1000"]);
+    for part in ["`lie(att, ffn)` needs ", "there are 1000 B", "e.ode:"] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    assert!(!place.path().join("a").exists());
+    std::fs::create_dir(place.path().join("mine")).unwrap();
+    place.write("mine/thesis.txt", "mine");
+    let (_, said) = place.bad(&["explore", "e.ode", "--out", "mine"]);
+    assert!(
+        said.contains("mine holds something else than an exploration"),
+        "{said}"
+    );
+    assert_eq!(
+        std::fs::read_dir(place.path().join("mine"))
+            .unwrap()
+            .count(),
+        1
+    );
+    std::fs::remove_file(place.path().join("corpus.txt")).unwrap();
+    place.good(&["explore", "e.ode", "--plan"]);
+    let (_, said) = place.bad(&["explore", "e.ode", "--out", "a"]);
+    assert!(
+        said.contains("corpus.txt") && !place.path().join("a").exists(),
+        "{said}"
+    );
+}
+
+const SMALL: &str =
+    "scheme in [lie(att, ffn), heun(layer)]\n seed in 0..2\n match flops by train.steps within 5%";
+
+/// The trials of an exploration: hash and label.
+fn trials(place: &Place, folder: &str) -> Vec<(String, Value)> {
+    let plan = json(&place.read(&format!("{folder}/exploration.json")));
+    let trials = plan["trials"].as_array().expect("trials").clone();
+    let hash = |t: &Value| t["hash"].as_str().expect("a hash").to_string();
+    trials.into_iter().map(|t| (hash(&t), t)).collect()
+}
+
+#[test]
+fn trials_are_ordinary_runs_and_nothing_is_trained_twice() {
+    let place = place(SMALL);
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(said.contains("held-out loss on all "), "{said}");
+    let all = trials(&place, "x");
+    assert_eq!(all.len(), 4);
+    for (hash, trial) in &all {
+        let run = format!("x/trials/{hash}");
+        // What `odec eval` says is what is ranked.
+        let outcome = json(&place.read(&format!("x/results/{hash}.json")));
+        let eval = json(&place.good(&["eval", &run, "--json"]));
+        assert_eq!(outcome["held_out_loss"], eval["loss"]);
+        assert_eq!(
+            (&outcome["number"], &outcome["state"]),
+            (&eval["tokens"], &"complete".into())
+        );
+        // `odec train` with the same settings makes the same run.
+        let mut args = vec![
+            "train".to_string(),
+            "e.ode".into(),
+            "--out".into(),
+            format!("own-{hash}"),
+        ];
+        for s in trial["settings"].as_array().unwrap() {
+            let [path, value] = ["path", "value"].map(|key| s[key].as_str().unwrap());
+            args.extend(["--set".to_string(), format!("{path}={value}")]);
+        }
+        place.good(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(
+            place.tensors(&run) == place.tensors(&format!("own-{hash}")),
+            "{hash}"
+        );
+    }
+    let ranking = json(&place.read("x/ranking.json"));
+    assert_eq!(
+        (&ranking["missing"], &ranking["rows"][0]["seeds"]),
+        (&0.into(), &serde_json::json!([0, 1]))
+    );
+    // Again: nothing runs. With another scheme: only its trials do.
+    let when = |hash: &str| {
+        let file = place
+            .path()
+            .join(format!("x/trials/{hash}/checkpoint.safetensors"));
+        std::fs::metadata(file)
+            .and_then(|m| m.modified())
+            .expect("a checkpoint")
+    };
+    let before: Vec<_> = all.iter().map(|(hash, _)| when(hash)).collect();
+    let more = SMALL.replace("heun(layer)]", "heun(layer), midpoint(layer)]");
+    place.write("e.ode", &format!("// a remark\n{}", file(&more)));
+    let out = place.odec(&["explore", "e.ode", "--out", "x"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("2 trials (4 of 6 known)"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert_eq!(trials(&place, "x").len(), 6);
+    assert_eq!(
+        before,
+        all.iter().map(|(hash, _)| when(hash)).collect::<Vec<_>>()
+    );
+    // Another model is another exploration.
+    let (_, said) = place.bad(&["explore", "e.ode", "--out", "x", "--set", "model.width=32"]);
+    assert!(said.contains("x holds another exploration"), "{said}");
+    // So are other data: their results are not these.
+    place.write(
+        "corpus.txt",
+        &"another corpus of another author\n".repeat(200),
+    );
+    let (_, said) = place.bad(&["explore", "e.ode", "--out", "x"]);
+    assert!(said.contains("x holds another exploration"), "{said}");
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+fn below(state: &mut u64, n: u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (z ^ (z >> 31)) % n
+}
+
+/// SIGKILL at random times: while planning, building, stepping, evaluating, writing results.
+#[test]
+fn killed_explorations_go_on_bit_for_bit() {
+    let place = place(SMALL);
+    place.good(&["explore", "e.ode", "--out", "whole"]);
+    let (mut random, mut kills) = (7, 0);
+    loop {
+        let args = [
+            "explore",
+            "e.ode",
+            "--out",
+            "killed",
+            "--checkpoint-every",
+            "0",
+            "--json",
+        ];
+        let mut command = place.command(&args);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("odec starts");
+        if kills < 12 {
+            std::thread::sleep(Duration::from_millis(50 + below(&mut random, 900)));
+            if child.try_wait().expect("a state").is_none() {
+                child.kill().expect("killed");
+                kills += 1;
+            }
+        }
+        let out = child.wait_with_output().expect("it ends");
+        match out.status.code() {
+            Some(0) => break,
+            None => {}
+            code => panic!("{code:?} after {kills} kills: {}", text(&out.stderr)),
+        }
+    }
+    assert!(kills > 0, "it ended before it was killed once");
+    for (hash, _) in trials(&place, "whole") {
+        let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
+        assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");
+    }
+    assert_eq!(
+        place.read("whole/ranking.json"),
+        place.read("killed/ranking.json")
+    );
+}
+
+#[test]
+fn a_time_limit_saves_and_the_same_command_goes_on() {
+    let place = place(SMALL);
+    let said = place.good(&["explore", "e.ode", "--out", "x", "--time-limit", "0.001"]);
+    assert!(said.contains("time limit: trials are saved in x"), "{said}");
+    assert!(said.contains("without a result yet"), "{said}");
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(!said.contains("without a result yet"), "{said}");
+}
+
+/// A trial whose numbers stop being finite is a result.
+#[test]
+fn trials_that_diverge_are_ranked_last() {
+    let place = place("train.optimizer.lr in [1e-2, 1e30]; seed in 0..2");
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(said.contains("it diverged"), "{said}");
+    let ranking = json(&place.read("x/ranking.json"));
+    let [first, last] = [0, 1].map(|n| &ranking["rows"][n]);
+    assert_eq!(
+        (&first["label"], &first["diverged"]),
+        (&"lr 1e-2".into(), &0.into())
+    );
+    assert_eq!(
+        (&last["label"], &last["diverged"]),
+        (&"lr 1e30".into(), &2.into())
+    );
+    assert_eq!(
+        (&last["mean"], &last["difference"]),
+        (&Value::Null, &Value::Null)
+    );
+    let (hash, _) = &trials(&place, "x")[2];
+    let outcome = json(&place.read(&format!("x/results/{hash}.json")));
+    assert_eq!(outcome["state"], "diverged");
+    assert!(
+        outcome["why"]
+            .as_str()
+            .unwrap()
+            .contains("is not finite at step"),
+        "{outcome}"
+    );
+}
