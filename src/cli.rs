@@ -518,6 +518,9 @@ pub struct Explore {
 pub struct Eval {
     /// Folder of the run
     pub run: PathBuf,
+    /// Take the weights of the last step, not their running means, of a run with `ema`
+    #[arg(long)]
+    pub no_ema: bool,
     /// Evaluate on all of this file instead of the held-out part: text, .jsonl, tokens in a .bin, or images (repeatable)
     #[arg(long)]
     pub data: Vec<PathBuf>,
@@ -543,6 +546,9 @@ pub struct Eval {
 pub struct Generate {
     /// Folder of the run
     pub run: PathBuf,
+    /// Take the weights of the last step, not their running means, of a run with `ema`
+    #[arg(long)]
+    pub no_ema: bool,
     /// The text to continue
     #[arg(long, required_unless_present = "output", conflicts_with = "output")]
     pub prompt: Option<String>,
@@ -605,6 +611,9 @@ pub struct Generate {
 pub struct Translate {
     /// Folder of the run
     pub run: PathBuf,
+    /// Take the weights of the last step, not their running means, of a run with `ema`
+    #[arg(long)]
+    pub no_ema: bool,
     /// The texts
     pub texts: Vec<String>,
     /// Translate the pairs that the run holds out, beside their own translations
@@ -678,6 +687,9 @@ pub struct Export {
     /// Export what the runs have logged instead
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub metrics: Option<Metrics>,
+    /// Take the weights of the last step, not their running means, of a run with `ema`
+    #[arg(long, conflicts_with = "metrics")]
+    pub no_ema: bool,
     /// The file to write, for TensorBoard the folder
     #[arg(short, long)]
     pub output: PathBuf,

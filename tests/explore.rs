@@ -7,7 +7,7 @@ mod place;
 use place::{Place, text};
 use serde_json::Value;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::Instant;
 
 /// The tiny model with another scheme, and a block that explores.
 fn file(explore: &str) -> String {
@@ -490,30 +490,28 @@ fn below(state: &mut u64, n: u64) -> u64 {
     (z ^ (z >> 31)) % n
 }
 
-/// SIGKILL at random times: while planning, building, stepping, evaluating, writing results.
+/// SIGKILL at random times of an exploration's own: while planning, building, stepping, evaluating, writing results.
 #[test]
 fn killed_explorations_go_on_bit_for_bit() {
     let place = place(SMALL);
     place.good(&["explore", "e.ode", "--out", "whole"]);
+    let explore = |out: &str| {
+        let every = ["--checkpoint-every", "0", "--json"];
+        let args = [&["explore", "e.ode", "--out", out], &every[..]].concat();
+        let mut command = place.command(&args);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().expect("odec starts")
+    };
+    // How long it takes where nothing is to be compiled any more.
+    let began = Instant::now();
+    let out = explore("again").wait_with_output().expect("it ends");
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let mut longest = began.elapsed();
     let (mut random, mut kills) = (7, 0);
     loop {
-        let args = [
-            "explore",
-            "e.ode",
-            "--out",
-            "killed",
-            "--checkpoint-every",
-            "0",
-            "--json",
-        ];
-        let mut command = place.command(&args);
-        let mut child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("odec starts");
+        let mut child = explore("killed");
         if kills < 12 {
-            std::thread::sleep(Duration::from_millis(50 + below(&mut random, 900)));
+            std::thread::sleep(longest.mul_f64(below(&mut random, 1000) as f64 / 1000.0));
             if child.try_wait().expect("a state").is_none() {
                 child.kill().expect("killed");
                 kills += 1;
@@ -521,12 +519,16 @@ fn killed_explorations_go_on_bit_for_bit() {
         }
         let out = child.wait_with_output().expect("it ends");
         match out.status.code() {
-            Some(0) => break,
+            Some(0) if kills > 0 => break,
+            // Nothing was killed: once more, with a shorter time, down to none.
+            Some(0) => {
+                std::fs::remove_dir_all(place.path().join("killed")).expect("removed");
+                longest /= 2;
+            }
             None => {}
             code => panic!("{code:?} after {kills} kills: {}", text(&out.stderr)),
         }
     }
-    assert!(kills > 0, "it ended before it was killed once");
     for (hash, _) in trials(&place, "whole") {
         let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
         assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");

@@ -17,8 +17,8 @@ use odec_grammar::Diagnostic;
 use odec_runtime::system::owned::{CHECKPOINT, METRICS};
 use odec_runtime::train::lock;
 use odec_runtime::{
-    DeviceChoice, End, Run, Settings, Show, Shown, TrainError, dataset_of, errln, evaluate,
-    open_run_with,
+    DeviceChoice, End, Run, Settings, Show, Shown, TrainError, Weights, dataset_of, errln,
+    evaluate, open_run_with,
 };
 use serde_json::Value as Json;
 use std::collections::VecDeque;
@@ -336,7 +336,7 @@ impl Shared<'_> {
     fn evaluated(&self, run: &Path) -> Done<Outcome> {
         let threads = Some(self.share.threads);
         let trust = artifact::unsigned(false);
-        let x = open_run_with(run, self.o.device, threads, trust);
+        let x = open_run_with(run, self.o.device, threads, trust, Weights::default());
         let mut x = x.map_err(Failure::input)?;
         let data = dataset_of(run, &[], Show::Nothing).map_err(Failure::input)?;
         let e = evaluate(&mut x, &*data, None, &mut |_| {}).map_err(Failure::input)?;

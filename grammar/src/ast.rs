@@ -553,5 +553,25 @@ pub struct Entry {
     /// `key in values` (explore only).
     pub is_in: bool,
     pub values: Vec<Expr>,
+    /// `except norm, embed { weight_decay: 0 }` (train only).
+    pub exceptions: Vec<Exception>,
     pub span: Span,
+}
+
+/// Parameters that an entry says something else of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Exception {
+    /// Parts of paths: `norm`, `att.q`.
+    pub names: Vec<Ident>,
+    pub meant: Meant,
+    pub span: Span,
+}
+
+/// What is said of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Meant {
+    /// `{ weight_decay: 0 }`: the arguments that differ.
+    Arguments(Vec<Arg>),
+    /// `by sgd(lr: 0.1)`: something else in the place of the entry's value.
+    Instead(Expr),
 }

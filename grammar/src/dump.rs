@@ -231,8 +231,19 @@ fn entry(entry: &Entry) -> Node {
     let is_in = entry.is_in.then(|| atom("in"));
     list(
         &key.join("."),
-        is_in.into_iter().chain(entry.values.iter().map(expr)),
+        (is_in.into_iter())
+            .chain(entry.values.iter().map(expr))
+            .chain(entry.exceptions.iter().map(exception)),
     )
+}
+
+fn exception(e: &Exception) -> Node {
+    let names = e.names.iter().map(name);
+    let meant: Vec<Node> = match &e.meant {
+        Meant::Arguments(args) => args.iter().map(arg).collect(),
+        Meant::Instead(value) => vec![list("by", [expr(value)])],
+    };
+    list("except", names.chain(meant))
 }
 
 fn scheme_item(item: &SchemeItem) -> Node {

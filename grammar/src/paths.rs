@@ -153,6 +153,14 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                         );
                         arguments(&[vec!["train"], vec![&key.name, ""]], value, see);
                     }
+                    for e in &mut entry.exceptions {
+                        let [name] = &e.names[..] else { continue };
+                        let segments = [vec!["train"], vec![&key.name], vec![name.name.as_str()]];
+                        match &mut e.meant {
+                            Meant::Arguments(args) => each_argument(&segments, args, see),
+                            Meant::Instead(value) => arguments(&segments, value, see),
+                        }
+                    }
                 }
             }
             Item::Explore(_) => {}

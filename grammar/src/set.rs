@@ -26,13 +26,16 @@ use odec_library::Library;
 /// The name under which a value from the command line appears in errors.
 const ORIGIN: &str = "command line";
 /// The entries a training block may have, and what each takes.
-const TRAIN: [(&str, Kind); 15] = [
+const TRAIN: [(&str, Kind); 18] = [
     ("accumulate", Kind::Number),
     ("data", Kind::Call),
     ("loss", Kind::Expression),
     ("constrain", Kind::Call),
     ("optimizer", Kind::Call),
     ("schedule", Kind::Call),
+    ("ema", Kind::Number),
+    ("evaluations", Kind::Number),
+    ("patience", Kind::Number),
     ("batch", Kind::Number),
     ("steps", Kind::Number),
     ("keep", Kind::Call),
@@ -334,6 +337,7 @@ fn add(
                 key: vec![ident(key)],
                 is_in: false,
                 values: vec![value],
+                exceptions: Vec::new(),
                 span: at,
             });
         }

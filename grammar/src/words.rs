@@ -252,6 +252,7 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_time => "time",
         Rule::k_match => "match",
         Rule::k_where => "where",
+        Rule::k_except | Rule::exception => "except",
         _ => return None,
     })
 }
@@ -279,7 +280,7 @@ pub fn plain(rule: Rule) -> Option<&'static str> {
             "an expression"
         }
         Rule::arg => "an argument",
-        Rule::reference | Rule::ident | Rule::word => "a name",
+        Rule::reference | Rule::ident | Rule::word | Rule::chosen => "a name",
         Rule::param => "a parameter such as `F` or `r = 3`",
         Rule::layer_param => "an argument such as `hidden` or `scale: number = 1`",
         Rule::number | Rule::quantity | Rule::counted => "a number",

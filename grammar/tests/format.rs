@@ -107,6 +107,14 @@ fn small_texts() {
             "layer  f( a,b :number=1/2,c:flag, )as   mlp=rmsnorm|>linear( a )+b*id\nlayer longer=f( a:3 )\nlayer g   as  mlp{return f( a:4 )}",
             "layer f(a, b: number = 1/2, c: flag) as mlp = rmsnorm |> linear(a) + b*id\nlayer longer = f(a: 3)\nlayer g as mlp { return f(a: 4) }\n",
         ),
+        (
+            "train{optimizer adamw(lr:3e-4)except norm ,embed{weight_decay:0,lr :1e-4 ,}\nexcept att . q , step.0 by sgd(lr:1)}",
+            "",
+        ),
+        (
+            "train{optimizer adamw(lr:3e-4)except norm ,embed{weight_decay:0,lr :1e-4}\nexcept att.q , step.0 by sgd(lr:1)\nsteps 4}",
+            "train {\n  optimizer adamw(lr: 3e-4) except norm, embed { weight_decay: 0, lr: 1e-4 }\n    except att.q, step.0 by sgd(lr: 1)\n  steps     4\n}\n",
+        ),
         ("scheme s{A(1);B(1)}", "scheme s { A(1);  B(1) }\n"),
         (
             "scheme s{\nA(1);B(1);\nA(1)\n;}",

@@ -247,3 +247,29 @@ fn labels_of_inputs_are_in_paths() {
     assert_eq!(place("model.source.input.context"), place(places[0]));
     assert_eq!(place("model.embed.width"), place(places[3]));
 }
+
+/// What a group of parameters says has a path where it has one name.
+#[test]
+fn groups_of_parameters_have_paths() {
+    let text = "train {
+  optimizer adamw(lr: 1e-3) except norm { weight_decay: 0 } except q by sgd(lr: 0.1)
+  steps 4
+}
+";
+    for (path, want) in [
+        (
+            "train.optimizer.norm.weight_decay",
+            "(except norm (weight_decay: 99))",
+        ),
+        ("train.optimizer.q.lr", "(except q (by (sgd (lr: 99))))"),
+        ("train.optimizer.lr", "(adamw (lr: 99))"),
+    ] {
+        let mut sources = Sources::with(shipped::library());
+        let source = sources.add("groups.ode", text);
+        let (mut file, errors) = parse(source, text);
+        assert!(errors.is_empty(), "{errors:#?}");
+        set(&mut file, &mut sources, path, "99").unwrap_or_else(|d| panic!("{path}: {d:?}"));
+        let tree = dump(&file);
+        assert!(tree.contains(want), "{path}\n{tree}");
+    }
+}

@@ -72,6 +72,8 @@ pub trait Visitor {
     fn pair(&mut self, a: &Argument, bounds: Bounds, value: &mut (f64, f64));
     /// A number of steps, at most those of the run; a file may also say a share of these: `warmup: 5%`.
     fn steps(&mut self, a: &Argument, value: &mut u64);
+    /// One of these words: `shape: sqrt`.
+    fn word(&mut self, a: &Argument, words: &'static [&'static str], value: &mut &'static str);
 }
 
 /// A closed set of choices.
@@ -164,6 +166,39 @@ impl Visitor for Values {
     fn steps(&mut self, a: &Argument, value: &mut u64) {
         self.0.push((a.name, Value::Whole(*value)));
     }
+    fn word(&mut self, a: &Argument, _: &'static [&'static str], value: &mut &'static str) {
+        self.0.push((a.name, Value::Word((*value).into())));
+    }
+}
+
+/// As a file says it, with all arguments: `sgd(lr: 0.1, momentum: 0.9, weight_decay: 0)`.
+pub fn text<C: Choices>(chosen: &C) -> String {
+    let values = Values::of(chosen).0.into_iter();
+    let values: Vec<String> = values.map(|(name, x)| format!("{name}: {x}")).collect();
+    match &values[..] {
+        [] => chosen.get().name().into(),
+        values => format!("{}({})", chosen.get().name(), values.join(", ")),
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        // The shorter way to write a number.
+        let short = |x: f64| {
+            let [plain, power] = [format!("{x}"), format!("{x:e}")];
+            if power.len() < plain.len() {
+                power
+            } else {
+                plain
+            }
+        };
+        match self {
+            Value::Whole(n) => write!(f, "{n}"),
+            Value::Number(x) => f.write_str(&short(*x)),
+            Value::Pair(x, y) => write!(f, "({}, {})", short(*x), short(*y)),
+            Value::Word(word) => f.write_str(word),
+        }
+    }
 }
 
 impl Serialize for Values {
@@ -228,6 +263,12 @@ impl Visitor for Filler {
     fn steps(&mut self, a: &Argument, value: &mut u64) {
         self.fill(a, value, |given| match given {
             Value::Whole(n) => Some(*n),
+            _ => None,
+        });
+    }
+    fn word(&mut self, a: &Argument, words: &'static [&'static str], value: &mut &'static str) {
+        self.fill(a, value, |given| match given {
+            Value::Word(word) => words.iter().copied().find(|known| known == word),
             _ => None,
         });
     }

@@ -103,6 +103,8 @@ pub enum Slot {
     Moment1,
     /// The second, same layout as `Params`.
     Moment2,
+    /// The running mean of each parameter ([`manifest::Train::ema`]), same layout as `Params`.
+    Average,
     /// Constant tables (rotary cosines and sines), filled once from [`manifest::Constant`].
     Consts,
     /// Packed parameters, made by [`EntryId::Prepare`] whenever parameters have changed.
@@ -301,7 +303,7 @@ pub struct Program {
     pub entries: BTreeMap<EntryId, Entry>,
     /// Bytes of `Params`.
     pub param_bytes: u64,
-    /// Bytes of `Grads`, `Sums`, `Moment1` and `Moment2`: those of the parameters that are trained, which lie first in `Params`.
+    /// Bytes of `Grads`, `Sums`, `Moment1`, `Moment2` and `Average`, where they are kept: those of the parameters that are trained, which lie first in `Params`.
     pub trained_bytes: u64,
     pub const_bytes: u64,
     pub prepared_bytes: u64,

@@ -1,6 +1,6 @@
 //! The artifact's table of contents: what was built, its parameters, how to train it.
 
-use crate::optimizers::{OptimizerKind, SLOTS};
+use crate::optimizers::{Group, LR, OptimizerKind, SLOTS, of_group};
 use crate::schedules::ScheduleKind;
 use crate::{DType, Dim, Program, Size, Slot};
 use serde::{Deserialize, Serialize};
@@ -135,9 +135,13 @@ pub struct Model {
     pub width: u64,
 }
 
+/// Elements of a row of the optimiser's view of all parameters.
+pub const ROW: u64 = 1024;
+
 /// A named parameter: of the program's real type, row-major, at `offset` bytes of `Slot::Params` (64-byte aligned; gaps are
-/// zero and stay zero). Those that are trained come first, before [`Program::trained_bytes`]: matrices (rank ≥ 2, decayed) in path
-/// order, then vectors and scalars.
+/// zero and stay zero). Those that are trained come first, before [`Program::trained_bytes`]: group after group, those that the optimiser
+/// keeps more of first; of each, those that decay (matrices, of rank ≥ 2) in path order, then the others. Each such area fills whole rows of
+/// [`ROW`] elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
     /// `[evolve.]step.3.att.q.weight`; unique.
@@ -486,7 +490,19 @@ pub enum ClaimStatus {
 pub struct Train {
     pub data: Data,
     pub optimizer: OptimizerKind,
+    /// Parameters that follow something else; the last group that names a parameter has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
+    /// How much of the running mean of each parameter a step keeps ([`ema_decay`]); absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ema: Option<f64>,
     pub schedule: ScheduleKind,
+    /// Evaluations on held-out data, evenly over the run; absent: as whoever trains likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluations: Option<u64>,
+    /// The run ends after so many of them that do not lower the lowest loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
     /// Sequences per step,
     pub batch: u64,
     /// or as many, up to that, as have so many tokens together with what fills them up to the longest,
@@ -524,6 +540,44 @@ pub struct Keep {
     pub every: u64,
 }
 
+impl Train {
+    /// The group of a parameter, counted from 1; 0 of those that are in none.
+    pub fn group_of(&self, path: &str, shape: &[u64]) -> usize {
+        group_of(&self.groups, path, shape)
+    }
+
+    /// What the parameters of a group follow.
+    pub fn optimizer_of(&self, group: usize) -> &OptimizerKind {
+        let of = group.checked_sub(1).and_then(|n| self.groups.get(n));
+        of.map_or(&self.optimizer, |g| &g.optimizer)
+    }
+
+    /// What the updates of step `t`, counted from 1, read, where the schedule multiplies rates by `factor`.
+    pub fn scalars(&self, t: u64, factor: f64) -> Vec<(String, f64)> {
+        let groups = (0..=self.groups.len()).flat_map(|n| {
+            let o = self.optimizer_of(n);
+            let rate = (LR, o.rate() * factor);
+            let all = [rate].into_iter().chain(o.scalars(t));
+            all.map(move |(name, x)| (of_group(name, n), x))
+        });
+        let ema = self.ema.map(|most| (named::EMA.into(), ema_decay(most, t)));
+        groups.chain(ema).collect()
+    }
+}
+
+/// What step `t`, counted from 1, keeps of the running mean of a parameter: `min(most, (1 + t)/(10 + t))`, so that the first parameters are
+/// soon forgotten (`tf.train.ExponentialMovingAverage` with `num_updates`).
+pub fn ema_decay(most: f64, t: u64) -> f64 {
+    let t = t as f64;
+    most.min((1.0 + t) / (10.0 + t))
+}
+
+/// The last of these groups that has a parameter, counted from 1; 0 where none has it.
+pub fn group_of(groups: &[Group], path: &str, shape: &[u64]) -> usize {
+    let last = groups.iter().rposition(|g| g.has(path, shape));
+    last.map_or(0, |n| n + 1)
+}
+
 /// Which parameters are trained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -542,7 +596,7 @@ impl Tune {
     /// Whether a parameter is trained.
     pub fn trains(self, path: &str) -> bool {
         match self {
-            Tune::All => !path.ends_with(added::SPECTRAL),
+            Tune::All => added::beside(path).is_none(),
             Tune::Lora { .. } => added::factor_of(path).is_some(),
         }
     }
@@ -557,6 +611,16 @@ pub mod added {
     /// `[out]`: the vector of power iteration (Miyato et al. 2018, arXiv:1802.05957), which no gradient trains.
     pub const SPECTRAL: &str = ".spectral.u";
 
+    /// Running means of squares (Shazeer & Stern 2018): of rows, and of columns.
+    pub const ADAFACTOR_ROWS: &str = ".adafactor.rows";
+    pub const ADAFACTOR_COLS: &str = ".adafactor.cols";
+
+    /// The path of the parameter beside which a step keeps this.
+    pub fn beside(path: &str) -> Option<&str> {
+        let ends = [SPECTRAL, ADAFACTOR_ROWS, ADAFACTOR_COLS];
+        ends.iter().find_map(|end| path.strip_suffix(end))
+    }
+
     /// The path of the matrix that a factor belongs to.
     pub fn factor_of(path: &str) -> Option<&str> {
         let ends = [LORA_A, LORA_B];
@@ -565,7 +629,7 @@ pub mod added {
 
     /// The path of the matrix that anything added belongs to.
     pub fn matrix(path: &str) -> Option<&str> {
-        factor_of(path).or_else(|| path.strip_suffix(SPECTRAL))
+        factor_of(path).or_else(|| beside(path))
     }
 
     /// The part that a weight belongs to, without its number: `depthwise` of `depthwise.weight` and of `att.depthwise.2.weight`.
@@ -875,6 +939,8 @@ pub mod named {
     pub use crate::optimizers::{BIAS1, BIAS2, LR};
     /// For `accumulate`: 0 at the first micro-batch of a step, then 1.
     pub const KEEP: &str = "keep";
+    /// For `update`: [`super::ema_decay`].
+    pub const EMA: &str = "ema";
     /// The micro-batch's share of the step's target tokens.
     pub const SHARE: &str = "share";
 }
@@ -888,16 +954,37 @@ impl Manifest {
     /// Bytes of a memory that holds a number for each one that is trained: gradients, their sums, and what the optimiser keeps. Without
     /// a train block there is room for what any of them does.
     pub fn trained_slot_bytes(&self, slot: Slot) -> u64 {
-        let kept = |train: &Train| train.optimizer.states().len();
-        let kept = self.train.as_ref().map_or(SLOTS.len(), kept);
-        match SLOTS.iter().position(|s| *s == slot) {
-            Some(n) if n >= kept => 0,
-            _ => self.program.trained_bytes,
+        let all = self.program.trained_bytes;
+        if slot == Slot::Average {
+            let kept = self.train.as_ref().is_some_and(|t| t.ema.is_some());
+            return if kept { all } else { 0 };
         }
+        let Some((n, train)) = (SLOTS.iter().position(|s| *s == slot)).zip(self.train.as_ref())
+        else {
+            return all;
+        };
+        let keeps = |group: usize| train.optimizer_of(group).states().len() > n;
+        if (0..=train.groups.len()).all(keeps) {
+            return all;
+        }
+        // Those that more is kept of lie before all others, in whole rows.
+        let kept = self
+            .trained()
+            .filter(|p| keeps(train.group_of(&p.path, &p.shape)));
+        let end = kept.map(|p| {
+            p.offset
+                .saturating_add(p.elements().saturating_mul(self.program.real.bytes()))
+        });
+        let rows = |end: u64| end.checked_next_multiple_of(ROW * self.program.real.bytes());
+        end.max().and_then(rows).map_or(0, |n| n.min(all))
     }
-    /// Elements of all parameters (without alignment gaps).
+    /// Elements of all parameters, without alignment gaps and what a step keeps beside them.
     pub fn param_count(&self) -> u64 {
-        self.params.iter().map(Param::elements).sum()
+        let own = self
+            .params
+            .iter()
+            .filter(|p| added::beside(&p.path).is_none());
+        own.map(Param::elements).sum()
     }
     /// Elements of those that are trained.
     pub fn trained_count(&self) -> u64 {

@@ -28,6 +28,7 @@ pub const GRADIENT_NORM: &str = "grad_norm";
 /// Prefixes of names: moments and gradients of a parameter's path, and others.
 pub const MOMENT1_OF: &str = "moment1.";
 pub const MOMENT2_OF: &str = "moment2.";
+pub const AVERAGE_OF: &str = "ema.";
 const GRADIENT_OF: &str = "grad.";
 const SUM_OF: &str = "sum.";
 const TERM_OF: &str = "loss.";
@@ -212,6 +213,7 @@ pub fn is_taken(word: &str) -> bool {
     let prefixes = [
         MOMENT1_OF,
         MOMENT2_OF,
+        AVERAGE_OF,
         GRADIENT_OF,
         SUM_OF,
         TERM_OF,
@@ -232,6 +234,7 @@ impl Slot {
             Slot::Sums => Some(SUM_OF),
             Slot::Moment1 => Some(MOMENT1_OF),
             Slot::Moment2 => Some(MOMENT2_OF),
+            Slot::Average => Some(AVERAGE_OF),
             Slot::Arena
             | Slot::Consts
             | Slot::Prepared
@@ -308,6 +311,7 @@ mod tests {
             ("report", true),
             ("moe", true),
             ("moment2", true),
+            ("ema", true),
             ("share", false),
             ("core", false),
         ] {

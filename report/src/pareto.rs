@@ -40,7 +40,7 @@ impl Cost {
             Cost::Parameters => m.param_count() as f64,
             Cost::Memory => {
                 let arena = m.program.entries.get(&EntryId::Grad)?.arena_bytes;
-                (arena + state_bytes(&d.model?.built, &m.program)) as f64
+                (arena + state_bytes(&d.model?.built, &m.program).ok()?) as f64
             }
             Cost::Decode => d.model?.training.decode?.flops() as f64,
         })

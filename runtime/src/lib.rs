@@ -66,6 +66,7 @@ pub use infer::evaluate::{Evaluation, evaluate};
 pub use infer::exec::exec;
 pub use infer::generate::{Reader, Sampling, generate};
 pub use infer::translate::{Search, translate};
+pub use parameters::checkpoint::Weights;
 pub use system::files::remedy;
 pub use system::progress::Show;
 pub use system::shown::Shown;

@@ -4,7 +4,7 @@ use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
-use odec_program::manifest::{Form, Manifest, named};
+use odec_program::manifest::{Form, Manifest};
 use odec_program::{Bindings, EntryId, Slot};
 use odec_runtime::data::dataset::{Batch, Numbers, Unit};
 use odec_runtime::device::reals::decimal;
@@ -76,10 +76,12 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         }
         if step < steps {
             let gradient = enqueue(executor, &batches, &usual).map_err(Failure::input)?;
-            let mut scalars = vec![(named::LR, 1e-3)];
-            if let Some(train) = &manifest.train {
-                scalars.extend(train.optimizer.scalars(step + 1));
-            }
+            let scalars = manifest.train.as_ref().map(|t| t.scalars(step + 1, 1.0));
+            let scalars = scalars.unwrap_or_default();
+            let scalars: Vec<_> = scalars
+                .iter()
+                .map(|(name, x)| (name.as_str(), *x))
+                .collect();
             let update = executor.queue(EntryId::Update, at, &[], &scalars);
             under_way.push_back((step, gradient, update.map_err(Failure::input)?));
         }
@@ -105,7 +107,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         .map(|e| e.arena_bytes)
         .max()
         .unwrap_or(0);
-    let lasting = [Slot::Grads, Slot::Moment1, Slot::Moment2].into_iter();
+    let lasting = [Slot::Grads, Slot::Moment1, Slot::Moment2, Slot::Average].into_iter();
     let lasting = lasting.chain((accumulate > 1).then_some(Slot::Sums));
     let lasting: u64 = lasting.map(|slot| manifest.trained_slot_bytes(slot)).sum();
     let states = program.param_bytes + lasting;

@@ -4,8 +4,9 @@ use crate::cli;
 use odec_compiler::analysis::report::{Evolved, order_of, order_upgrade_of, steps_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
-use odec_compiler::model::Checked;
+use odec_compiler::model::groups;
 use odec_compiler::model::inputs::Unit;
+use odec_compiler::model::{Built, Checked};
 use odec_compiler::text::number;
 use odec_compiler::text::page::Page;
 use odec_driver::fail::{Done, Failure};
@@ -14,7 +15,7 @@ use odec_driver::source;
 use odec_driver::terminal;
 use odec_explore::space;
 use odec_grammar::{Settable, settable};
-use odec_program::manifest::{ClaimStatus, Tune, added};
+use odec_program::manifest::{ClaimStatus, Train, Tune, added};
 use odec_runtime::{Shown, out, outln};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -173,6 +174,41 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         };
         let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);
         page.fact("train", &shown);
+        for m in groups::members(&built.params, t) {
+            let name = match m.names.is_empty() {
+                true => "optimizer",
+                false => "  except",
+            };
+            let names = m.names.join(", ");
+            let names = if names.is_empty() {
+                names
+            } else {
+                format!("{names}: ")
+            };
+            let (numbers, paths) = (number::thousands(m.numbers), m.short().join(", "));
+            let paths = if paths.is_empty() {
+                "none".into()
+            } else {
+                paths
+            };
+            page.fact(
+                name,
+                &format!("{names}{}; {numbers} numbers: {paths}", m.optimizer),
+            );
+        }
+        if let Some(n) = t.patience {
+            let evaluations = terminal::count(n as usize, "evaluation");
+            page.fact(
+                "patience",
+                &format!("{evaluations} without a lower held-out loss"),
+            );
+        }
+        if let Some(most) = t.ema {
+            page.fact(
+                "ema",
+                &format!("running means of parameters, {most} of them kept by a step"),
+            );
+        }
         if let Tune::Lora { rank } = t.tune {
             let s = &built.summary;
             let shown = format!(
@@ -211,6 +247,17 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
     out!("{}", page.finish());
 }
 
+/// What each group of parameters follows; nothing where all follow the same.
+fn optimizers(b: &Built, t: &Train) -> Vec<Value> {
+    let each = groups::members(&b.params, t).into_iter();
+    let each = each.map(|m| {
+        json!({
+            "names": m.names, "optimizer": m.optimizer, "numbers": m.numbers, "parameters": m.paths,
+        })
+    });
+    each.collect()
+}
+
 fn summary(path: &Path, checked: &Checked, cost: Option<&Cost>) -> Value {
     let claims: Vec<Value> = checked
         .claims
@@ -229,6 +276,7 @@ fn summary(path: &Path, checked: &Checked, cost: Option<&Cost>) -> Value {
             "forward_flops_per_token": c.per_token(c.forward), "training_flops_per_token": c.per_token(training),
             "activation_bytes": activations, "state_bytes": c.state_bytes, "cache_bytes": c.cache_bytes,
             "precision": b.train.as_ref().map(|t| t.precision.name()),
+            "optimizers": b.train.as_ref().map(|t| optimizers(b, t)),
             "loss": b.train.as_ref().map(|t| b.named.objective.lines(t.loss, b.unit)),
             "cost": cost::json::json(c),
         })

@@ -12,16 +12,22 @@ use odec_runtime::infer::translate::translates;
 use odec_runtime::system::output;
 use odec_runtime::system::progress::Work;
 use odec_runtime::{
-    Evaluation, Executor, Search, Show, Shown, Tokenizer, dataset_of, open_run_with, outln,
-    pairs_of, tokenizer_of, translate,
+    Evaluation, Executor, Search, Show, Shown, Tokenizer, Weights, dataset_of, open_run_with,
+    outln, pairs_of, tokenizer_of, translate,
 };
 use odec_source::escape::escaped;
 use serde_json::{Value, json};
 use std::io::Write;
 
 pub fn run(args: &cli::Eval) -> Done {
-    let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
-        .map_err(Failure::input)?;
+    let mut executor = open_run_with(
+        &args.run,
+        args.device,
+        None,
+        artifact::unsigned(args.trust),
+        Weights::last_if(args.no_ema),
+    )
+    .map_err(Failure::input)?;
     let show = if args.json {
         Show::Warnings
     } else {

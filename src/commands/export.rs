@@ -8,7 +8,7 @@ use odec_report::events::{EVENTS, csv, events, json_lines};
 use odec_report::runs::{self, Run};
 use odec_runtime::parameters::import;
 use odec_runtime::system::{files, output};
-use odec_runtime::{DeviceChoice, Shown, errln, open_run, outln};
+use odec_runtime::{DeviceChoice, Shown, Unsigned, Weights, errln, open_run_with, outln};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
@@ -16,17 +16,24 @@ use std::path::{Component, Path, PathBuf};
 pub fn run(args: &cli::Export) -> Done {
     match (args.metrics, args.runs.as_slice()) {
         (Some(format), _) => metrics(args, format),
-        (None, [run]) => parameters(run, &args.output),
+        (None, [run]) => parameters(run, &args.output, Weights::last_if(args.no_ema)),
         (None, _) => Err(Failure::input(
             "parameters are exported of one run; --metrics exports what several have logged",
         )),
     }
 }
 
-fn parameters(run: &Path, to: &Path) -> Done {
+fn parameters(run: &Path, to: &Path, weights: Weights) -> Done {
     output::check_beside(to, run).map_err(Failure::input)?;
     // nothing is computed, so no compiled code is needed
-    let x = open_run(run, DeviceChoice::Reference, None).map_err(Failure::input)?;
+    let x = open_run_with(
+        run,
+        DeviceChoice::Reference,
+        None,
+        Unsigned::Refuse,
+        weights,
+    )
+    .map_err(Failure::input)?;
     let (tensors, numbers) = import::export(to, &x).map_err(Failure::input)?;
     outln!(
         "{} parameters in {tensors} tensors: {}",

@@ -11,15 +11,22 @@ use odec_runtime::infer::generate::{GenerateError, can_generate};
 use odec_runtime::system::progress::Work;
 use odec_runtime::system::{output, stdio};
 use odec_runtime::{
-    Executor, Sampling, Show, Shown, Tokenizer, generate, open_run_with, outln, tokenizer_of,
+    Executor, Sampling, Show, Shown, Tokenizer, Weights, generate, open_run_with, outln,
+    tokenizer_of,
 };
 use serde_json::json;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 pub fn run(args: &cli::Generate) -> Done {
-    let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
-        .map_err(Failure::input)?;
+    let mut executor = open_run_with(
+        &args.run,
+        args.device,
+        None,
+        artifact::unsigned(args.trust),
+        Weights::last_if(args.no_ema),
+    )
+    .map_err(Failure::input)?;
     if let (Some(output), Some(scheme), Some(steps)) = (&args.output, &args.scheme, args.steps) {
         return draw(args, &mut executor, (output, scheme, steps));
     }
@@ -76,7 +83,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         None => None,
         Some(run) => {
             let unsigned = artifact::unsigned(args.trust);
-            let opened = open_run_with(run, args.device, None, unsigned);
+            let opened = open_run_with(run, args.device, None, unsigned, Weights::default());
             let mut opened = opened.map_err(Failure::input)?;
             flow::classified(&mut opened, &of, &[]).map_err(Failure::input)?;
             Some(opened)

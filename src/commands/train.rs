@@ -95,6 +95,7 @@ fn finish(
         let held_out = summary.held_out.as_ref().map(evaluation);
         let end = match summary.end {
             End::TimeLimit => "time_limit",
+            End::Patience => "patience",
             End::Complete | End::Asked => "complete",
         };
         outln!(
@@ -109,6 +110,7 @@ fn finish(
     out!("{}", chart::terminal(&run.curve(), 72, 14));
     let why = match summary.end {
         End::TimeLimit => " (time limit)",
+        End::Patience => " (no lower held-out loss)",
         End::Complete | End::Asked => "",
     };
     outln!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);

@@ -6,14 +6,21 @@ use odec_driver::fail::{Done, Failure};
 use odec_runtime::infer::translate::{TranslateError, translates};
 use odec_runtime::system::progress::Work;
 use odec_runtime::{
-    Search, Show, Shown, Tokenizer, open_run_with, outln, pairs_of, tokenizer_of, translate,
+    Search, Show, Shown, Tokenizer, Weights, open_run_with, outln, pairs_of, tokenizer_of,
+    translate,
 };
 use odec_source::escape::escaped;
 use serde_json::json;
 
 pub fn run(args: &cli::Translate) -> Done {
     let unsigned = artifact::unsigned(args.trust);
-    let opened = open_run_with(&args.run, args.device, None, unsigned);
+    let opened = open_run_with(
+        &args.run,
+        args.device,
+        None,
+        unsigned,
+        Weights::last_if(args.no_ema),
+    );
     let mut executor = opened.map_err(Failure::input)?;
     if !translates(&executor) {
         return Err(Failure::input(TranslateError::OneSequence));

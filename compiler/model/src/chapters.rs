@@ -17,7 +17,7 @@ use super::sources::SOURCES;
 use odec_grammar::ast::{Expr, ExprKind, Item, ModelItem};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{self, Choice, Choices, Visitor};
-use odec_program::optimizers::{Optimizer, OptimizerKind};
+use odec_program::optimizers::{Optimizer, OptimizerKind, Way};
 use odec_program::schedules::ScheduleKind;
 use std::rc::Rc;
 
@@ -120,6 +120,14 @@ fn chosen<C: Choices>(kind: &'static str, of: &mut C, kept: Option<String>) -> P
 /// What an optimiser keeps, as its last example says it.
 fn kept(o: &dyn Optimizer) -> Option<String> {
     let last = settings::example(o.examples().last()?.text)?;
+    let beside = match last.way() {
+        Way::Numbers(_) => Vec::new(),
+        Way::Wholes(whole) => whole.beside([1, 1]),
+    };
+    // What is kept of whole matrices, its page says.
+    if !beside.is_empty() {
+        return None;
+    }
     Some(match last.states() {
         [] => "Nothing is kept beside a parameter.".into(),
         states => format!("Kept beside each parameter: {}.", states.join("; ")),
@@ -223,5 +231,14 @@ impl Visitor for ChoiceLines {
     fn steps(&mut self, a: &choice::Argument, value: &mut u64) {
         let form = "a number of steps (`200 steps`, `200`), or a share of the run's (`5%`, `0.05`)";
         self.add(a, form.into(), value.to_string());
+    }
+    fn word(
+        &mut self,
+        a: &choice::Argument,
+        words: &'static [&'static str],
+        value: &mut &'static str,
+    ) {
+        let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+        self.add(a, words.join(" or "), value.to_string());
     }
 }

@@ -45,6 +45,7 @@ mod ends;
 mod error;
 mod evolve;
 mod graph_builder;
+pub mod groups;
 mod halting;
 pub mod inputs;
 mod kv;

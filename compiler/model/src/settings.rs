@@ -6,10 +6,10 @@
 use super::args::{Args, real, report};
 use crate::codes;
 use crate::scheme::scalar::{
-    Scope, constant, exact, in_range, literal, not_supported, out_of_range, unknown_option,
+    Scope, constant, exact, in_range, literal, name_of, not_supported, out_of_range, unknown_option,
 };
 use num_bigint::BigInt;
-use odec_grammar::ast::{Expr, ExprKind};
+use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_grammar::{Span, parse_value};
 use odec_graph::Exact;
@@ -19,9 +19,11 @@ use odec_program::optimizers::OptimizerKind;
 use odec_program::schedules::ScheduleKind;
 
 /// Names that this version has no meaning for.
-const LATER: &[&str] = &["muon", "wsd"];
+const LATER: &[&str] = &["soap"];
 /// Arguments that later versions read.
 const LATER_ARGUMENTS: &[&str] = &["fused"];
+/// The argument that says how parameters decay.
+const DECAY: &str = "weight_decay";
 /// The unit of numbers of steps.
 const STEPS: &str = "steps";
 
@@ -70,12 +72,41 @@ fn read<C: Choices>(
         });
         return None;
     };
+    fill(&mut chosen, args, run, true, sink).then_some(chosen)
+}
+
+/// The same optimiser with other arguments, those that are not said as before; whether its decay is said.
+pub fn changed(
+    o: &OptimizerKind,
+    args: &[Arg],
+    span: Span,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(OptimizerKind, bool)> {
+    let mut changed = o.clone();
+    let args = Args::listed(o.name(), span, args);
+    let decays = args.has(DECAY);
+    fill(&mut changed, args, None, false, sink).then_some((changed, decays))
+}
+
+/// Reads arguments into a choice; whether they are right. `whole`: all that are needed must be there.
+fn fill<C: Choices>(
+    chosen: &mut C,
+    args: Args,
+    run: Option<u64>,
+    whole: bool,
+    sink: &mut Vec<Diagnostic>,
+) -> bool {
     let before = sink.len();
-    let mut reader = Reader { args, run, sink };
+    let mut reader = Reader {
+        args,
+        run,
+        whole,
+        sink,
+    };
     chosen.get_mut().arguments(&mut reader);
     let Reader { args, sink, .. } = reader;
     args.finish(LATER_ARGUMENTS, sink);
-    (sink.len() == before).then_some(chosen)
+    sink.len() == before
 }
 
 /// Puts what a file says into the fields of a choice.
@@ -83,12 +114,14 @@ struct Reader<'s, 'e> {
     args: Args<'e>,
     /// Steps of the run, where they are known.
     run: Option<u64>,
+    /// Whether arguments that are needed must be there.
+    whole: bool,
     sink: &'s mut Vec<Diagnostic>,
 }
 
 impl<'e> Reader<'_, 'e> {
     fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
-        match a.needed {
+        match a.needed && self.whole {
             true => self.args.required(a.name, self.sink),
             false => self.args.labelled(a.name, self.sink),
         }
@@ -113,6 +146,22 @@ impl Visitor for Reader<'_, '_> {
         if let (Some(e), Some(run)) = (self.given(a), self.run) {
             let given = report(steps(e, run), self.sink);
             *value = given.unwrap_or(*value);
+        }
+    }
+
+    fn word(&mut self, a: &Argument, words: &'static [&'static str], value: &mut &'static str) {
+        let Some(e) = self.given(a) else { return };
+        let name = name_of(e).unwrap_or(Ident {
+            name: String::new(),
+            span: e.span,
+        });
+        match words.iter().find(|word| **word == name.name) {
+            Some(word) => *value = word,
+            None => self.sink.push(unknown_option(
+                &format!("a value of `{}`", a.name),
+                &name,
+                words,
+            )),
         }
     }
 }

@@ -9,7 +9,11 @@
 //! | `keep checkpoints(last: 5, every: 500)` | none | parameters that stay beside the last checkpoint, for `odec average` |
 //! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy`; none, where the output gives numbers | see [`super::loss`] |
 //! | `optimizer adamw(lr: …)` | required | see [`odec_program::optimizers`], read by [`super::settings`] |
+//! | `… except norm, embed { weight_decay: 0 }` | all parameters alike | behind `optimizer`: see [`super::groups`] |
+//! | `ema 0.999` | none | how much of the running mean of each parameter a step keeps: see [`odec_program::manifest::ema_decay`] |
 //! | `schedule cosine(warmup: 5%)` | `constant` | see [`odec_program::schedules`], read by [`super::settings`] |
+//! | `evaluations n` | 10 | evaluations on held-out data, evenly over the run |
+//! | `patience n` | all steps | evaluations without a lower held-out loss, after which a run ends; at most `evaluations` |
 //! | `clip x` | no clipping | largest global gradient norm |
 //! | `seed n` | 0 | |
 //! | `precision f32` / `bf16` / `f64` | `f32` | the real type; with `bf16`, what contractions and attention read: see `passes/precision.rs` |
@@ -20,6 +24,7 @@
 
 use super::args::{Args, Bounds, real, report};
 use super::constrain;
+use super::groups;
 use super::lora;
 use super::loss::{self, Objective};
 use super::part::{expect, incompatible};
@@ -28,7 +33,7 @@ use super::sources::{Ends, SOURCES, Tokenized};
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, in_range, name_of, not_supported, whole};
 use odec_grammar::Span;
-use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
+use odec_grammar::ast::{Block, Entry, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::manifest::{
@@ -40,6 +45,9 @@ use std::path::Path;
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
 const MAX_STEPS: u64 = 1 << 40;
+/// Most evaluations of a run, and how many there are where nothing is said.
+const MAX_EVALUATIONS: u64 = 1 << 20;
+const EVALUATIONS: u64 = 10;
 /// Units of memory, in bytes.
 const UNITS: [(&str, i64); 6] = [
     ("KiB", 1 << 10),
@@ -60,7 +68,10 @@ const ENTRIES: &[&str] = &[
     "data",
     "loss",
     "optimizer",
+    "ema",
     "schedule",
+    "evaluations",
+    "patience",
     "batch",
     "accumulate",
     "steps",
@@ -85,6 +96,8 @@ pub struct Named {
     pub tune: Option<Span>,
     /// Where it is said what matrices keep to.
     pub constrain: Option<Span>,
+    /// The names of each group of parameters.
+    pub groups: Vec<Vec<Ident>>,
     /// The terms of the loss.
     pub objective: Objective,
     /// Bytes that the gradient may work with, in the place of a policy (`passes/budget.rs`).
@@ -124,6 +137,12 @@ pub fn read(
                         more.span,
                         format!("`{name}` takes one value"),
                     ));
+                }
+                if let Some(more) = e.exceptions.first().filter(|_| *name != "optimizer") {
+                    let message = format!("`{name}` has no exceptions");
+                    let d = Diagnostic::error(codes::MISPLACED, more.span, message);
+                    let help = "`optimizer adamw(lr: 3e-4) except norm { weight_decay: 0 }` is where `except` stands";
+                    sink.push(d.help(help));
                 }
                 found.push((name, e));
             }
@@ -173,6 +192,11 @@ pub fn read(
     let vocab = ends.and_then(|e| e.input.vocab()).unwrap_or(u64::MAX);
     let optimizer = optimizer.and_then(|e| settings::optimizer(e, sink));
     let batch = batch_at.and_then(|e| batch(e, sink));
+    let exceptions = found.iter().find(|(n, _)| *n == "optimizer");
+    let exceptions = exceptions.map_or(&[][..], |(_, e)| &e.exceptions);
+    let groups = optimizer
+        .as_ref()
+        .map_or(Vec::new(), |o| groups::read(o, exceptions, sink));
     let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
     let accumulate = match value("accumulate") {
         Some(e) => accumulate(e, batch, sink),
@@ -207,6 +231,13 @@ pub fn read(
         None => Some(Constant.into()),
     };
     let keep = value("keep").map(|e| keep(e, sink));
+    let ema = value("ema").and_then(|e| report(real(e, Bounds::BelowOne), sink));
+    let evaluations = value("evaluations");
+    let evaluations =
+        evaluations.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_EVALUATIONS), sink));
+    let most = evaluations.unwrap_or(EVALUATIONS);
+    let patience = value("patience");
+    let patience = patience.and_then(|e| report(whole(e, &Scope::new(), 1, most), sink));
     let clip = value("clip").and_then(|e| report(real(e, Bounds::Positive), sink));
     let seed = value("seed").map_or(Some(0), |e| {
         report(whole(e, &Scope::new(), 0, u64::MAX), sink)
@@ -281,6 +312,14 @@ pub fn read(
         (Some(e), None) => (memory(e, sink), None),
         (None, None) => (Some(Memory::Store), None),
     };
+    let held_out = told
+        .as_ref()
+        .and_then(|d| Some(d.as_ref()?.held_out_percent));
+    if let (Some(e), Some(0)) = (value("evaluations").or(value("patience")), held_out) {
+        let message = "nothing is held out that could be evaluated";
+        let d = Diagnostic::error(codes::NO_EFFECT, e.span, message);
+        sink.push(d.help("write, for example, `held_out: 10%` among the arguments of `data`"));
+    }
     if sink.len() > before {
         return None;
     }
@@ -299,7 +338,11 @@ pub fn read(
     let train = Train {
         data,
         optimizer: optimizer?,
+        groups,
+        ema,
         schedule: schedule?,
+        evaluations,
+        patience,
         batch: batch.zip(accumulate).map(|(b, parts)| b.rows(parts))?,
         tokens: match batch? {
             Batch::Rows(_) => None,
@@ -323,6 +366,7 @@ pub fn read(
         from,
         tune: value("tune").map(|e| e.span),
         constrain: value("constrain").map(|e| e.span),
+        groups: exceptions.iter().map(|e| e.names.clone()).collect(),
         objective,
         budget,
         precision: value("precision").map(|e| e.span),

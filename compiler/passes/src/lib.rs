@@ -8,7 +8,7 @@
 //! | [`epilogue_fusion`] | launches → contractions with what becomes of their sums (epilogues) |
 //! | [`row_chunking`] | launches with rows too wide for all tokens at once → the same, some rows after others |
 //! | [`plan`] | virtual buffers → offsets in one arena |
-//! | [`update`], [`spectral`] | the optimiser step, built directly as launches |
+//! | [`update`], [`whole`], [`spectral`] | the optimiser step, built directly as launches |
 //! | [`mod@assemble`] | model → manifest with all entries |
 //! | [`budget`] | a number of bytes → the memory policy that fits |
 //!
@@ -65,6 +65,7 @@ pub mod spectral;
 pub mod sums;
 mod timeline;
 pub mod update;
+pub mod whole;
 
 pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};
 use odec_graph::{Graph, TypeError};

@@ -200,7 +200,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
     };
     match o.slot {
         Slot::Arena => format!("@{}", o.offset),
-        Slot::Params | Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
+        Slot::Params | Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 | Slot::Average => {
             param(o.slot.prefix().unwrap_or_default())
         }
         Slot::Consts => match m

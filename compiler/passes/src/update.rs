@@ -1,24 +1,26 @@
 //! The optimiser step as a program: gradients added up, gradient norm, clipping, the optimiser's update.
 //!
 //! Takes the sizes of the parameter areas and the optimiser; gives the [`LaunchList`] of the `update` entry over what is trained of `Params`, of
-//! `Grads`, and of what the optimiser keeps, seen as rows of [`ROW`] elements. Its only output is the norm of the gradient before clipping. Leaves
-//! what an update is to the optimiser ([`odec_program::optimizers`]), bounds on matrices to [`super::spectral`]. A norm that is not finite
+//! `Grads`, and of what the optimiser keeps, seen as rows of [`ROW`] elements; running means of the parameters come last. Its only output is the norm of the gradient before clipping. Leaves
+//! what an update is to the optimiser ([`odec_program::optimizers`]), updates of whole matrices to [`super::whole`], bounds on matrices to [`super::spectral`]. A norm that is not finite
 //! leaves everything as it is.
 //!
 //! With gradient g, its norm n over all trained parameters and clip c, an update reads `g · min(1, c/n)`.
 
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{ParamTable, ROW};
+use super::lower::Tiling;
 use super::spectral;
+use super::whole::{self, Wholes};
 use odec_program::expr::{BinaryOp, CmpOp, ExprId, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
 use odec_program::manifest::{Train, named};
-use odec_program::optimizers::{OptimizerKind, Rule, SLOTS};
+use odec_program::optimizers::{Numbers, Rule, SLOTS, Way, of_group};
 use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
 /// The launches of `update`, which reads the gradients of `from`.
-pub fn update(table: &ParamTable, train: &Train, from: Slot) -> LaunchList {
-    let (optimizer, clip) = (&train.optimizer, train.clip);
+pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> LaunchList {
+    let clip = train.clip;
     let mut code = LaunchList::default();
     let real = table.real;
     let rows = table.trained / real.bytes() / ROW;
@@ -85,21 +87,38 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot) -> LaunchList {
         "clip",
     ));
 
-    let areas = [
-        (0, table.decayed, true),
-        (table.decayed, table.trained, false),
-    ];
-    for (start, end, decays) in areas.into_iter().filter(|(start, end, _)| end > start) {
-        let rows = (end - start) / real.bytes() / ROW;
-        let mut area =
+    for area in &table.areas {
+        let (start, optimizer) = (area.start, train.optimizer_of(area.group));
+        let numbers = match optimizer.way() {
+            Way::Numbers(numbers) => numbers,
+            Way::Wholes(update) => {
+                let of = Wholes {
+                    table,
+                    area,
+                    name: optimizer.name(),
+                    update,
+                    given: (from, scale, norm),
+                    tiling,
+                };
+                whole::update(&mut code, &of);
+                continue;
+            }
+        };
+        let rows = (area.end - start) / real.bytes() / ROW;
+        let mut part =
             |name: &str, slot| code.buffer(name, real, Size::fixed(rows * ROW), place(slot, start));
-        let [p, g] = [area("params", Slot::Params), area("grads", from)];
+        let [p, g] = [part("params", Slot::Params), part("grads", from)];
         let states = SLOTS.iter().zip(optimizer.states());
-        let states: Vec<BufferId> = states.map(|(slot, _)| area("state", *slot)).collect();
+        let states: Vec<BufferId> = states.map(|(slot, _)| part("state", *slot)).collect();
         let read = [p, g].into_iter().chain(states.iter().copied());
         let written = [scale, norm, p].into_iter().chain(states.iter().copied());
         let args = read.chain(written).collect();
-        let (kernel, coeffs) = step_rows(optimizer, decays, real);
+        let (kernel, mut coeffs) = step_rows(numbers, states.len(), area.decays, real);
+        for c in &mut coeffs {
+            if let Coeff::Named(name) = c {
+                *name = of_group(name, area.group);
+            }
+        }
         let kernel = KernelSpec::Rows(kernel);
         let site = optimizer.name();
         code.launches.push(launch(kernel, args, rows, coeffs, site));
@@ -107,7 +126,40 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot) -> LaunchList {
     if let Some(max) = train.spectral {
         spectral::constrain(&mut code, table, max, norm);
     }
+    if train.ema.is_some() && rows > 0 {
+        let mut area =
+            |name: &str, slot| code.buffer(name, real, Size::fixed(rows * ROW), place(slot, 0));
+        let [p, e] = [
+            area("params", Slot::Params),
+            area("averages", Slot::Average),
+        ];
+        let kernel = KernelSpec::Rows(average(real));
+        let decay = vec![Coeff::Named(named::EMA.into())];
+        code.launches
+            .push(launch(kernel, vec![p, e, norm, e], rows, decay, "ema"));
+    }
     code
+}
+
+/// Operands p, its running mean e, the gradient's norm, then e: `e ← d e + (1 − d) p`, unless the norm is not finite.
+fn average(real: DType) -> Rows {
+    let mut b = Body::default();
+    let [p, e] = [0, 1].map(|i| b.load(i, Access::full(ROW)));
+    let norm = b.load(2, Access::SCALAR);
+    let d = b.uniform(0);
+    let [zero, one] = [0.0, 1.0].map(|x| b.konst(x));
+    let rest = b.sub(one, d);
+    let fresh = b.mul(rest, p);
+    let mean = b.fma(d, e, fresh);
+    // As in `step_rows`.
+    let gap = b.sub(norm, norm);
+    let value = b.select(CmpOp::Eq, gap, zero, mean, e);
+    let store = Store {
+        operand: 3,
+        access: Access::full(ROW),
+        value,
+    };
+    rows_kernel(real, ROW, 4, 1, b, vec![store])
 }
 
 /// The launches of `accumulate`: `sums ← keep·sums + share·grads`, multiplied, then multiplied and added in one rounding.
@@ -251,16 +303,16 @@ fn clip_scale(clipped: bool, real: DType) -> Rows {
 
 /// An optimiser's update with the scalars that it reads. Operands are p, g, what is kept, scale, norm, then p and what is kept, written in
 /// place. Where the norm is not finite, all of it stays as it is.
-fn step_rows(optimizer: &OptimizerKind, decays: bool, real: DType) -> (Rows, Vec<Coeff>) {
+fn step_rows(update: &dyn Numbers, kept: usize, decays: bool, real: DType) -> (Rows, Vec<Coeff>) {
     let full = Access::full(ROW);
     let mut b = Body::default();
-    let kept = optimizer.states().len() as u32;
+    let kept = kept as u32;
     let [p, g] = [0, 1].map(|i| b.load(i, full));
     let states: Vec<ExprId> = (2..2 + kept).map(|i| b.load(i, full)).collect();
     let [scale, norm] = [2 + kept, 3 + kept].map(|i| b.load(i, Access::SCALAR));
     let old: Vec<ExprId> = [p].into_iter().chain(states.iter().copied()).collect();
     let mut rule = Rule::new(b, [p, g, scale], states, decays);
-    let next = optimizer.update(&mut rule);
+    let next = update.update(&mut rule);
     let Rule {
         body: mut b,
         coeffs,

@@ -15,11 +15,12 @@ use crate::model::step::SOLVE;
 use crate::model::{Built, Capacity};
 use crate::passes::assemble::{AssembleError, Model, Options, gradient};
 use crate::passes::body::dtype;
+use crate::passes::layout::{ParamTable, TooManyParams};
 use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
 use crate::scheme::work::{EvolveWork, Routing};
 use odec_graph::{Graph, OpKind, Pass, Site};
-use odec_program::manifest::{Memory, Train};
+use odec_program::manifest::Memory;
 use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
 use std::collections::BTreeSet;
@@ -233,7 +234,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         decode,
         policies,
         own,
-        state_bytes: state_bytes(built, program),
+        state_bytes: state_bytes(built, program)?,
         cache_bytes: program.cache_bytes,
     })
 }
@@ -309,12 +310,23 @@ fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> RowShar
     }
 }
 
-/// Parameters, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well.
-pub fn state_bytes(built: &Built, program: &Program) -> u64 {
-    let kept = |train: &Train| train.optimizer.states().len();
-    let kept = built.train.as_ref().map_or(SLOTS.len(), kept);
+/// Parameters, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well; running means of parameters.
+///
+/// # Errors
+/// When there are more parameters than can be counted.
+pub fn state_bytes(built: &Built, program: &Program) -> Result<u64, TooManyParams> {
+    let train = built.train.as_ref();
+    let areas = ParamTable::new(&built.params, program.real, train)?.areas;
+    let keeps = |group: usize| train.map_or(SLOTS.len(), |t| t.optimizer_of(group).states().len());
+    let kept = |n: usize| {
+        let kept = areas.iter().filter(|a| keeps(a.group) > n);
+        kept.map(|a| a.end).max().unwrap_or(0)
+    };
+    let kept: u64 = (0..SLOTS.len()).map(kept).sum();
     let sums = program.entries.contains_key(&EntryId::Accumulate);
-    program.param_bytes + (1 + kept as u64 + u64::from(sums)) * program.trained_bytes
+    let averages = train.is_some_and(|t| t.ema.is_some());
+    let alike = 1 + u64::from(sums) + u64::from(averages);
+    Ok(program.param_bytes + alike * program.trained_bytes + kept)
 }
 
 /// Parts of a gradient's graph.

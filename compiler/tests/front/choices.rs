@@ -24,6 +24,9 @@ impl Visitor for Wrong {
         self.0
             .extend(["150%", "-1", "401 steps", "often"].map(|x| (a.name, x)));
     }
+    fn word(&mut self, a: &Argument, _: &'static [&'static str], _: &mut &'static str) {
+        self.0.extend(["cubic", "1"].map(|x| (a.name, x)));
+    }
 }
 
 /// What a test asks of an optimiser or a schedule.
@@ -140,11 +143,11 @@ fn mistakes_in_arguments_are_named() {
             unknown,
             [format!("`{}` has no argument `nonsense`", d.name)]
         );
-        for a in d.lines.iter().filter(|a| a.default == "needed") {
-            assert_eq!(
-                said(d.entry, d.name),
-                [format!("`{}` needs `{}`", d.name, a.name)]
-            );
+        let needed = d.lines.iter().filter(|a| a.default == "needed");
+        let needed = needed.map(|a| format!("`{}` needs `{}`", d.name, a.name));
+        let needed: Vec<String> = needed.collect();
+        if !needed.is_empty() {
+            assert_eq!(said(d.entry, d.name), needed);
         }
         for (name, value) in &d.wrong {
             let text = with(text, name, &format!("{name}: {value}"));
@@ -171,6 +174,7 @@ fn names_that_are_not_there_are_answered() {
         ("optimizer", "lion(lr: 1e-4, betas: 0.9)"),
         ("schedule", "cosin(warmup: 5%)"),
         ("schedule", "wsd(warmup: 5%)"),
+        ("schedule", "wsd(decay: 5%, shape: squrt)"),
         ("schedule", "5%"),
         ("schedule", "constant(warmup: 5%)"),
         ("schedule", "inverse_sqrt"),

@@ -100,3 +100,41 @@ fn added_parameters() {
         ]
     );
 }
+
+#[test]
+fn mistakes_of_groups() {
+    let model = model("lie(att, ffn)", 2, "h = 1").replace("vocab: 11", "vocab: 256");
+    let said = |optimizer: &str, more: &str| {
+        let outcome = compile_text(&format!(
+            "{model}\ntrain {{ data text(\"a.txt\", tokenizer: bytes);  batch 2;  steps 4\n  \
+             optimizer adamw(lr: 1e-3)\n    {optimizer}\n  {more}\n}}"
+        ));
+        assert!(outcome.checked.is_none(), "{optimizer}");
+        outcome.rendered()
+    };
+    let all = [
+        ("except nrom { weight_decay: 0 }", ""),
+        ("except dropout { weight_decay: 0 }", ""),
+        ("except norm { weight_deca: 0 }", ""),
+        ("except norm { weight_decay: -1 }", ""),
+        ("except norm { 0 }", ""),
+        ("except norm { lr: 1, lr: 2 }", ""),
+        ("except norm {}", ""),
+        ("except norm", ""),
+        ("except { lr: 1 }", ""),
+        ("except norm by sgd", ""),
+        ("except norm by adam(lr: 1)", ""),
+        (
+            "except norm { lr: 1 } except vectors, matrices { lr: 2 }",
+            "",
+        ),
+        ("", "schedule constant except norm { lr: 1 }"),
+        // What is not trained is in no group.
+        (
+            "except norm { lr: 1 }",
+            "from \"runs/a\";  tune lora(rank: 2)",
+        ),
+    ];
+    let all = all.map(|(optimizer, more)| said(optimizer, more));
+    insta::assert_snapshot!(all.join("\n"));
+}

@@ -157,6 +157,10 @@ fn train() -> Train {
             form: Form::Tokens,
             held_out_percent: 10,
         },
+        groups: vec![],
+        ema: None,
+        evaluations: None,
+        patience: None,
         optimizer: AdamW {
             lr: 1e-2,
             weight_decay: 0.1,

@@ -414,7 +414,7 @@ impl Marks<'_> {
             }
             Rule::range | Rule::value => tight |= self.dots(&pair),
             Rule::list | Rule::tuple | Rule::sum => tight = false,
-            Rule::gradient => {
+            Rule::gradient | Rule::exception => {
                 let at = self.first(&pair);
                 self.split[at] = Split::Word;
             }

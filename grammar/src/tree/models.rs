@@ -338,10 +338,36 @@ impl Builder<'_> {
         let mut inner = Children::of(pair);
         let key = self.key(inner.next());
         let is_in = inner.skip(Rule::k_in);
+        let (exceptions, values): (Vec<_>, Vec<_>) =
+            inner.rest().partition(|p| p.as_rule() == Rule::exception);
         Entry {
             key,
             is_in,
-            values: inner.rest().map(|p| self.value(p)).collect(),
+            values: values.into_iter().map(|p| self.value(p)).collect(),
+            exceptions: exceptions.into_iter().map(|p| self.exception(p)).collect(),
+            span,
+        }
+    }
+
+    /// `except norm, embed { weight_decay: 0 }`, `except embed by sgd(lr: 0.1)`.
+    fn exception(&self, pair: Pair<Rule>) -> Exception {
+        let span = self.span(&pair);
+        let (mut names, mut args, mut instead) = (Vec::new(), Vec::new(), None);
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::chosen => names.push(self.ident(part)),
+                Rule::arg => args.push(self.arg(part)),
+                Rule::by => {
+                    let mut inner = Children::of(part);
+                    inner.skip(Rule::k_by);
+                    instead = Some(self.expr(inner.next()));
+                }
+                _ => {}
+            }
+        }
+        Exception {
+            names,
+            meant: instead.map_or(Meant::Arguments(args), Meant::Instead),
             span,
         }
     }

@@ -1,6 +1,6 @@
 //! `adamw`: Adam with decoupled weight decay.
 
-use super::{Next, Optimizer, Rule};
+use super::{Group, Next, Numbers, Optimizer, Rule, Way};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 use crate::expr::{BinaryOp, UnaryOp};
@@ -85,6 +85,16 @@ impl Optimizer for AdamW {
         vec![(BIAS1, bias(self.betas.0)), (BIAS2, bias(self.betas.1))]
     }
 
+    fn others(&self) -> Option<Group> {
+        None
+    }
+
+    fn way(&self) -> Way<'_> {
+        Way::Numbers(self)
+    }
+}
+
+impl Numbers for AdamW {
     fn update(&self, r: &mut Rule) -> Next {
         let (beta1, beta2) = self.betas;
         let values = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, self.eps];

@@ -1,6 +1,6 @@
 //! `lion`: steps of one size, in the direction of a running mean.
 
-use super::{Next, Optimizer, Rule};
+use super::{Group, Next, Numbers, Optimizer, Rule, Way};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 use crate::expr::CmpOp;
@@ -76,6 +76,16 @@ impl Optimizer for Lion {
         Vec::new()
     }
 
+    fn others(&self) -> Option<Group> {
+        None
+    }
+
+    fn way(&self) -> Way<'_> {
+        Way::Numbers(self)
+    }
+}
+
+impl Numbers for Lion {
     fn update(&self, r: &mut Rule) -> Next {
         let (beta1, beta2) = self.betas;
         let values = [beta1, 1.0 - beta1, beta2, 1.0 - beta2];

@@ -1,12 +1,15 @@
 //! Optimisers: what each of them says of itself, and the list.
 //!
 //! An optimiser is one file and one line in the list. The trait has no default methods: a missing rule does not compile. The compiler makes a
-//! kernel of [`Optimizer::update`], the runtime passes it [`Optimizer::scalars`] at each step. Nothing outside of this folder knows which
+//! kernel of [`Numbers::update`], or launches of [`Whole::update`]; the runtime passes it [`Optimizer::scalars`] at each step. Nothing outside of this folder knows which
 //! optimisers there are.
 
+pub mod group;
 mod rule;
+pub mod whole;
 
 pub use adamw::{BIAS1, BIAS2};
+pub use group::Group;
 pub use rule::{Next, Rule};
 
 use crate::Slot;
@@ -17,6 +20,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The scalar that every update reads: the rate of this step.
 pub const LR: &str = "lr";
+
+/// What a scalar is called that the updates of group `n` read, counted from 1: `lr.1`. Those of group 0, which is in no group, have no number.
+pub fn of_group(name: &str, n: usize) -> String {
+    match n {
+        0 => name.into(),
+        n => format!("{name}.{n}"),
+    }
+}
 
 /// Where numbers lie that are kept beside parameters, in the order of [`Optimizer::states`].
 pub const SLOTS: [Slot; 2] = [Slot::Moment1, Slot::Moment2];
@@ -30,14 +41,41 @@ pub trait Optimizer: Choice {
     fn states(&self) -> &'static [&'static str];
     /// What an update reads of step `t`, counted from 1, beside its rate: the same names at every step.
     fn scalars(&self, t: u64) -> Vec<(&'static str, f64)>;
+    /// Parameters that it is not made for, with what they follow instead; a train block may say something else of them.
+    fn others(&self) -> Option<Group>;
+    /// How it updates.
+    fn way(&self) -> Way<'_>;
+}
+
+/// How parameters are updated.
+pub enum Way<'o> {
+    /// Number by number.
+    Numbers(&'o dyn Numbers),
+    /// Each matrix as a whole.
+    Wholes(&'o dyn Whole),
+}
+
+/// An update that is the same for every number of a parameter.
+pub trait Numbers {
     /// The numbers after a step, of those before it.
     fn update(&self, r: &mut Rule) -> Next;
+}
+
+/// An update of matrices. Vectors are matrices of one row, scalars of one row and column.
+pub trait Whole {
+    /// What is kept beside a matrix of so many rows and columns, other than states: the ends of paths, and how many numbers. All of them start
+    /// at 0.
+    fn beside(&self, shape: [u64; 2]) -> Vec<(&'static str, u64)>;
+    /// The steps of an update, which read and write what lies beside a matrix.
+    fn update(&self, plan: &mut whole::Plan);
 }
 
 choices! { OptimizerKind of Optimizer, "an optimiser":
     adamw::AdamW,
     sgd::Sgd,
     lion::Lion,
+    adafactor::Adafactor,
+    muon::Muon,
 }
 
 /// The key of the name in manifests. One without a name is of the first optimiser there was.
@@ -70,24 +108,43 @@ impl<'de> Deserialize<'de> for OptimizerKind {
 
 #[cfg(test)]
 mod tests {
+    use super::whole::{Part, Plan, Step};
     use super::*;
-    use crate::Coeff;
     use crate::choice::{Choices, find};
     use crate::expr::{Access, Body};
+    use crate::{Coeff, DType};
     use std::collections::BTreeSet;
 
-    /// An update made for one number, and the names of the scalars that it reads.
-    fn made(o: &OptimizerKind) -> (Next, BTreeSet<String>) {
-        let mut b = Body::default();
-        let kept = o.states().len() as u32;
-        let loads: Vec<_> = (0..3 + kept).map(|i| b.load(i, Access::full(1))).collect();
-        let mut rule = Rule::new(b, [loads[0], loads[1], loads[2]], loads[3..].to_vec(), true);
-        let next = o.update(&mut rule);
-        let named = rule.coeffs.into_iter().filter_map(|c| match c {
+    /// How many states an update writes, and the names of the scalars that it reads.
+    fn made(o: &OptimizerKind) -> (usize, BTreeSet<String>) {
+        let (written, coeffs) = match o.way() {
+            Way::Numbers(numbers) => {
+                let mut b = Body::default();
+                let kept = o.states().len() as u32;
+                let loads: Vec<_> = (0..3 + kept).map(|i| b.load(i, Access::full(1))).collect();
+                let parts = [loads[0], loads[1], loads[2]];
+                let mut rule = Rule::new(b, parts, loads[3..].to_vec(), true);
+                (numbers.update(&mut rule).states.len(), rule.coeffs)
+            }
+            Way::Wholes(whole) => {
+                let mut plan = Plan::new(DType::F32, [3, 2], true);
+                whole.update(&mut plan);
+                let rows = plan.steps.iter().filter_map(|s| match s {
+                    Step::Rows(kernel, args, _, coeffs) => Some((kernel, args, coeffs)),
+                    Step::Columns(..) | Step::Product(_) => None,
+                });
+                let written = rows.clone().flat_map(|(kernel, args, _)| {
+                    kernel.stores.iter().map(|s| args[s.operand as usize])
+                });
+                let states = written.filter(|part| matches!(part, Part::State(_)));
+                (states.count(), rows.flat_map(|(.., c)| c.clone()).collect())
+            }
+        };
+        let named = coeffs.into_iter().filter_map(|c| match c {
             Coeff::Named(name) => Some(name),
             _ => None,
         });
-        (next, named.collect())
+        (written, named.collect())
     }
 
     #[test]
@@ -96,8 +153,8 @@ mod tests {
         assert_eq!(names.len(), OptimizerKind::all().len());
         for o in OptimizerKind::all() {
             assert!(o.states().len() <= SLOTS.len(), "{o:?}");
-            let (next, reads) = made(&o);
-            assert_eq!(next.states.len(), o.states().len(), "{o:?}");
+            let (written, reads) = made(&o);
+            assert_eq!(written, o.states().len(), "{o:?}");
             for t in [1, 2, 1000] {
                 let scalars = o.scalars(t).into_iter();
                 let passed = scalars.map(|(name, _)| name).chain([LR]);

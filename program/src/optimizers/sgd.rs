@@ -1,6 +1,6 @@
 //! `sgd`: gradient descent, with momentum.
 
-use super::{Next, Optimizer, Rule};
+use super::{Group, Next, Numbers, Optimizer, Rule, Way};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 
@@ -68,6 +68,16 @@ impl Optimizer for Sgd {
         Vec::new()
     }
 
+    fn others(&self) -> Option<Group> {
+        None
+    }
+
+    fn way(&self) -> Way<'_> {
+        Way::Numbers(self)
+    }
+}
+
+impl Numbers for Sgd {
     fn update(&self, r: &mut Rule) -> Next {
         let (decay, rate) = (r.decay(self.weight_decay), r.rate());
         let (p, g) = (r.parameter(), r.gradient());

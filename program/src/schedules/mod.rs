@@ -26,6 +26,7 @@ choices! { ScheduleKind of Schedule, "a schedule":
     cosine::Cosine,
     linear::Linear,
     inverse_sqrt::InverseSqrt,
+    wsd::Wsd,
 }
 
 /// Its name, with its arguments where it has some: `"constant"`, `{"cosine": {"warmup": 50, "floor": 0.1}}`.
@@ -119,10 +120,60 @@ mod tests {
         }
     }
 
+    /// Hu et al. 2024, equation 1: `s/W η` up to s = W, η up to s = T, `f(s − T) η` up to the end; f as in Hägele et al. 2024, section 3:
+    /// `1 − (s − T)/d` or `1 − √((s − T)/d)`.
+    #[test]
+    fn wsd_by_steps() {
+        for (warmup, decay, floor, steps) in [(10, 20, 0.1, 110), (0, 7, 0.0, 7), (3, 0, 0.0, 9)] {
+            for (shape, power) in [("linear", 1.0), ("sqrt", 0.5)] {
+                let all: Vec<u64> = (0..=steps + 2).collect();
+                let want = all.iter().map(|t| {
+                    let (t, stable) = (*t as f64, (steps - decay) as f64);
+                    if t < warmup as f64 {
+                        (t + 1.0) / warmup as f64
+                    } else if t <= stable {
+                        1.0
+                    } else {
+                        let u = ((t - stable) / (decay as f64).max(1.0)).min(1.0);
+                        1.0 - (1.0 - floor) * u.powf(power)
+                    }
+                });
+                let wsd = Wsd {
+                    warmup,
+                    decay,
+                    shape,
+                    floor,
+                };
+                close(factors(wsd, &all, steps), want);
+            }
+        }
+        // A run that is half way by the clock when its last half decays is at the end of the stable phase, whatever its steps.
+        let wsd = Wsd {
+            decay: 50,
+            ..Wsd::default()
+        };
+        let at = |seconds| wsd.factor(Position::new(3, 100, Some((seconds, 60.0))));
+        assert_eq!([at(30.0), at(45.0), at(60.0)], [1.0, 0.5, 0.0]);
+        // Where warm-up and decay are longer than the run, the decay begins behind the warm-up.
+        let wsd = Wsd {
+            warmup: 6,
+            decay: 8,
+            ..Wsd::default()
+        };
+        close(factors(wsd, &[5, 6, 8, 10], 10), [1.0, 1.0, 0.5, 0.0]);
+    }
+
     #[test]
     fn odd_runs_have_a_rate() {
         for (warmup, steps) in [(0, 1), (5, 5), (9, 5), (0, 0)] {
-            let schedules: [ScheduleKind; 3] = [
+            let decay = steps;
+            let wsd = Wsd {
+                warmup,
+                decay,
+                ..Wsd::default()
+            };
+            let schedules: [ScheduleKind; 4] = [
+                wsd.into(),
                 Cosine { warmup, floor: 0.0 }.into(),
                 Linear { warmup, floor: 0.0 }.into(),
                 InverseSqrt { warmup }.into(),
@@ -162,13 +213,27 @@ mod tests {
                 InverseSqrt { warmup: 4000 }.into(),
                 r#"{"inverse_sqrt":{"warmup":4000}}"#,
             ),
+            (
+                Wsd {
+                    decay: 9,
+                    shape: "sqrt",
+                    ..Wsd::default()
+                }
+                .into(),
+                r#"{"wsd":{"warmup":0,"decay":9,"shape":"sqrt","floor":0.0}}"#,
+            ),
         ] {
             assert_eq!(serde_json::to_string(&schedule).unwrap(), text);
             let read: ScheduleKind = serde_json::from_str(text).unwrap();
             assert_eq!(read, schedule);
         }
         for (text, why) in [
-            (r#""wsd""#, "`wsd` is not a schedule"),
+            (r#""poly""#, "`poly` is not a schedule"),
+            (r#""wsd""#, "`wsd` needs `decay`"),
+            (
+                r#"{"wsd":{"decay":5,"shape":"cubic"}}"#,
+                "`wsd` has no such `shape`",
+            ),
             (r#""inverse_sqrt""#, "`inverse_sqrt` needs `warmup`"),
             (
                 r#"{"cosine":{"warmup":0.5}}"#,

@@ -419,7 +419,7 @@ fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>
     match slot {
         Slot::Arena => Some((e.arena_bytes, None)),
         Slot::Params => Some((p.param_bytes, Some(p.real))),
-        Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
+        Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 | Slot::Average => {
             Some((m.trained_slot_bytes(slot), Some(p.real)))
         }
         Slot::Consts => Some((p.const_bytes, Some(p.real))),
@@ -445,7 +445,13 @@ pub fn memory_bytes(m: &Manifest) -> u64 {
         let ios = e.inputs.iter().chain(&e.outputs);
         ios.filter_map(|io| most_bytes(io, e.maxima))
     });
-    let trained = [Slot::Grads, Slot::Sums, Slot::Moment1, Slot::Moment2];
+    let trained = [
+        Slot::Grads,
+        Slot::Sums,
+        Slot::Moment1,
+        Slot::Moment2,
+        Slot::Average,
+    ];
     let trained = trained.map(|slot| m.trained_slot_bytes(slot));
     (fixed.into_iter().chain(trained).chain(ios)).fold(0, u64::saturating_add)
 }

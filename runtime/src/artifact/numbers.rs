@@ -116,9 +116,21 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     let held = u64::from(t.data.held_out_percent);
     within(&place("held out"), held, 0, 99)?;
     arguments("optimizer", &mut *t.optimizer.clone())?;
+    for group in &t.groups {
+        arguments("optimizer of a group", &mut *group.optimizer.clone())?;
+    }
     arguments("schedule", &mut *t.schedule.clone())?;
     for (what, limit) in [("clip", t.clip), ("spectral", t.spectral)] {
         limit.map_or(Ok(()), |x| positive("train", what, x))?;
+    }
+    for (what, n) in [("evaluations", t.evaluations), ("patience", t.patience)] {
+        n.map_or(Ok(()), |n| within(&place(what), n, 1, MOST_STEPS))?;
+    }
+    if let Some(x) = t.ema.filter(|x| !Bounds::BelowOne.holds(*x)) {
+        return invalid(
+            place("ema"),
+            format!("it is {x}, not {}", Bounds::BelowOne.text()),
+        );
     }
     if let Memory::Revolve { slots } = t.memory {
         within(&place("slots"), slots, 1, MOST_DEPTH)?;
@@ -271,6 +283,7 @@ impl Visitor for Check {
         let what = || format!("its {} is {x}, not {}", a.name, bounds.text());
         self.must(bounds.holds(*x), what);
     }
+    fn word(&mut self, _: &Argument, _: &'static [&'static str], _: &mut &'static str) {}
     fn pair(&mut self, a: &Argument, bounds: Bounds, (x, y): &mut (f64, f64)) {
         self.number(a, bounds, x);
         self.number(a, bounds, y);

@@ -183,6 +183,7 @@ pub(crate) fn results(
             (State::Params, "parameters"),
             (State::Moment1, "first moments"),
             (State::Moment2, "second moments"),
+            (State::Average, "running means"),
         ] {
             x.fetch(&[state])?;
             out.push((format!("{what} {step}"), all(x.state(state))));
@@ -258,10 +259,15 @@ fn entry(
         .map(|(name, values)| (name.as_str(), values.value()))
         .collect();
     let train = x.manifest().train.as_ref();
-    let of_step = train.map(|t| t.optimizer.scalars(step));
-    let scalars = [(named::LR, 1e-2), (named::KEEP, 0.0), (named::SHARE, 1.0)];
-    let scalars: Vec<_> = (scalars.into_iter())
-        .chain(of_step.into_iter().flatten())
+    let of_step = train.map(|t| t.scalars(step, 1.0)).unwrap_or_default();
+    // Steps that are long enough to be seen.
+    let is_rate = |name: &str| name.split('.').next() == Some(named::LR);
+    let of_step = of_step
+        .iter()
+        .map(|(name, x)| (name.as_str(), if is_rate(name) { 1e-2 } else { *x }));
+    let scalars: Vec<_> = [(named::KEEP, 0.0), (named::SHARE, 1.0)]
+        .into_iter()
+        .chain(of_step)
         .collect();
     let done = x.run(name, at, &given, &scalars)?;
     output.map(|o| Ok(all(done.reals(&o)?))).transpose()

@@ -37,15 +37,18 @@ pub enum State {
     Sums,
     Moment1,
     Moment2,
+    /// Running means of what is trained.
+    Average,
 }
 
 impl State {
-    const ALL: [State; 5] = [
+    const ALL: [State; 6] = [
         State::Params,
         State::Grads,
         State::Sums,
         State::Moment1,
         State::Moment2,
+        State::Average,
     ];
 
     /// Its bytes: none of what the optimiser does not keep.
@@ -56,6 +59,7 @@ impl State {
             State::Sums => m.trained_slot_bytes(Slot::Sums),
             State::Moment1 => m.trained_slot_bytes(Slot::Moment1),
             State::Moment2 => m.trained_slot_bytes(Slot::Moment2),
+            State::Average => m.trained_slot_bytes(Slot::Average),
         }
     }
 
@@ -216,6 +220,48 @@ impl Executor {
         init::parameters(&m.params, seed, memory.buffer.reals_mut(m.program.real));
     }
 
+    /// Lets running means begin at the parameters as they are. Nothing to do where none are kept.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn begin_averages(&mut self) -> Result<(), RunError> {
+        let words = self.averages(State::Params)?;
+        self.put(State::Average, &words);
+        Ok(())
+    }
+
+    /// Exchanges parameters and their running means. Nothing to do where none are kept.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn exchange_averages(&mut self) -> Result<(), RunError> {
+        let [params, means] = [
+            self.averages(State::Params)?,
+            self.averages(State::Average)?,
+        ];
+        self.put(State::Params, &means);
+        self.put(State::Average, &params);
+        Ok(())
+    }
+
+    /// What a memory holds where running means have something.
+    fn averages(&mut self, of: State) -> Result<Vec<u32>, RunError> {
+        let n = (State::Average.bytes(self.manifest()) / WORD) as usize;
+        if n > 0 {
+            self.fetch(&[of])?;
+        }
+        let words: Words = self.memories[of as usize].buffer.words();
+        Ok(words[..n].iter().map(Cell::get).collect())
+    }
+
+    /// Writes the first words of a memory that was fetched.
+    fn put(&mut self, state: State, words: &[u32]) {
+        let memory = &mut self.memories[state as usize];
+        memory.ahead |= !words.is_empty() && !self.device.in_step();
+        let into: Words = memory.buffer.words();
+        into.iter().zip(words).for_each(|(to, x)| to.set(*x));
+    }
+
     /// Brings memories to this process, after all runs so far: only then may it look at them. Nothing to do for a device in step.
     ///
     /// # Errors
@@ -273,11 +319,17 @@ impl Executor {
     /// # Errors
     /// When the device fails.
     pub fn not_finite(&mut self) -> Result<Option<String>, RunError> {
-        self.fetch(&[State::Params, State::Moment1, State::Moment2])?;
+        self.fetch(&[
+            State::Params,
+            State::Moment1,
+            State::Moment2,
+            State::Average,
+        ])?;
         let memories = [
             (State::Params, "parameter"),
             (State::Moment1, "first moment of"),
             (State::Moment2, "second moment of"),
+            (State::Average, "running mean of"),
         ];
         let manifest = self.artifact.manifest();
         Ok(memories.into_iter().find_map(|(state, what)| {
@@ -469,6 +521,7 @@ impl Executor {
                 Slot::Sums => states[State::Sums as usize],
                 Slot::Moment1 => states[State::Moment1 as usize],
                 Slot::Moment2 => states[State::Moment2 as usize],
+                Slot::Average => states[State::Average as usize],
                 Slot::Consts => consts,
                 Slot::Prepared => prepared,
                 Slot::Cache => cache,

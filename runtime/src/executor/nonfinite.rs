@@ -25,6 +25,7 @@ pub(crate) fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> Strin
         Slot::Grads => of_param("gradient"),
         Slot::Sums => of_param("summed gradient"),
         Slot::Moment1 | Slot::Moment2 => of_param("moment"),
+        Slot::Average => of_param("running mean"),
         Slot::Output(n) => format!("output `{}`", e.outputs[n as usize].name),
         Slot::Cache => "keys or values".into(),
         Slot::Arena | Slot::Consts | Slot::Prepared | Slot::Input(_) => {

@@ -18,7 +18,7 @@ use crate::system::shown::Shown;
 use memmap2::Mmap;
 use odec_program::DType;
 use odec_program::manifest::{Data, Manifest, Param};
-use odec_program::names::{MOMENT1_OF, MOMENT2_OF};
+use odec_program::names::{AVERAGE_OF, MOMENT1_OF, MOMENT2_OF};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -95,11 +95,31 @@ pub enum CheckpointError {
 }
 
 /// Path prefixes of the memories in a checkpoint.
-const PARTS: [(State, &str); 3] = [
+const PARTS: [(State, &str); 4] = [
     (State::Params, ""),
     (State::Moment1, MOMENT1_OF),
     (State::Moment2, MOMENT2_OF),
+    (State::Average, AVERAGE_OF),
 ];
+
+/// Which of a run's parameters are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// Their running means, where the run keeps them (`ema`).
+    #[default]
+    Averaged,
+    /// Those of the last step.
+    Last,
+}
+
+impl Weights {
+    pub fn last_if(last: bool) -> Weights {
+        match last {
+            true => Weights::Last,
+            false => Weights::Averaged,
+        }
+    }
+}
 
 /// Writes a checkpoint.
 ///
@@ -286,8 +306,30 @@ impl Checkpoint {
     ///
     /// # Errors
     /// When the tensors are not the model's.
-    pub fn params_into(&self, x: &mut Executor) -> Result<(), CheckpointError> {
-        self.read(x, &PARTS[..1], is_moment)
+    pub fn params_into(&self, x: &mut Executor, which: Weights) -> Result<(), CheckpointError> {
+        self.read(x, &PARTS[..1], is_moment)?;
+        let Some(_) = self
+            .progress
+            .as_ref()
+            .filter(|_| which == Weights::Averaged)
+        else {
+            return Ok(());
+        };
+        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(&self.path, e))?;
+        // What is kept of a step, and the mean of several, is parameters alone.
+        if !tensors.iter().any(|(name, _)| name.starts_with(AVERAGE_OF)) {
+            return Ok(());
+        }
+        let (artifact, real) = (x.artifact().clone(), x.real());
+        for p in State::Average.holds(artifact.manifest()) {
+            let name = format!("{AVERAGE_OF}{}", p.path);
+            let tensor = tensors.tensor(&name);
+            let tensor = tensor.map_err(|e| damaged(&self.path, e))?;
+            let mut memory = x.state_mut(State::Params);
+            let mut out = memory.part(init::range(p, real));
+            out.fill(values(&tensor));
+        }
+        Ok(())
     }
 
     /// Reads parameters and optimiser state, to resume from them.
@@ -386,7 +428,7 @@ pub fn put_tensors(
     tensors.iter().try_for_each(|t| out.write_all(t.bytes))
 }
 
-/// Whether a tensor is no parameter but the optimiser's.
+/// Whether a tensor is no parameter but the optimiser's, or a running mean.
 pub(crate) fn is_moment(name: &str) -> bool {
     PARTS[1..]
         .iter()

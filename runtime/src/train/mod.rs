@@ -44,7 +44,7 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// What is done with the code of a run that was not made here; ignored when a run is started.
     pub unsigned: Unsigned,
-    /// Held-out evaluations, evenly over the run (fewer when they would eat up a time limit).
+    /// Held-out evaluations, evenly over the run (fewer when they would eat up a time limit), where the manifest does not say how many.
     pub evaluations: u64,
     /// Windows of each.
     pub held_out_windows: u64,
@@ -81,6 +81,8 @@ pub enum End {
     /// All steps are done.
     Complete,
     TimeLimit,
+    /// So many evaluations as the train block says have not lowered the held-out loss.
+    Patience,
     /// [`Settings::stop`] was set.
     Asked,
 }
@@ -192,7 +194,8 @@ impl Run {
         let blend = |old: &mut Option<f64>, new: f64, count: f64| {
             *old.insert(old.map_or(new, |o| o + (1.0f64 / count).max(0.1) * (new - o)))
         };
-        let due = |p: Position| (p.fraction() * s.evaluations as f64 + 1e-9) as u64;
+        let evaluations = self.train.evaluations.unwrap_or(s.evaluations);
+        let due = |p: Position| (p.fraction() * evaluations as f64 + 1e-9) as u64;
         // A run that goes on for longer than it was planned for is less far than it was.
         let mut looks = self.progress().looks.min(due(self.position()));
         let end = loop {
@@ -203,6 +206,14 @@ impl Run {
                 }
                 if self.out_of_time() {
                     break End::TimeLimit;
+                }
+                if self.out_of_patience() {
+                    display.note(&format!(
+                        "{} evaluations have not lowered the held-out loss: the run ends at step {}",
+                        self.waited(),
+                        self.progress().step
+                    ));
+                    break End::Patience;
                 }
                 if s.stop.load(Ordering::Relaxed) {
                     self.save()?;

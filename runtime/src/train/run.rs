@@ -13,7 +13,7 @@ use crate::data::tokenizer::Tokenizer;
 use crate::device::Device;
 use crate::executor::Executor;
 use crate::infer::evaluate::{EvaluateError, Evaluation, Measure, evaluate};
-use crate::parameters::checkpoint::{self, Checkpoint, CheckpointError, Progress};
+use crate::parameters::checkpoint::{self, Checkpoint, CheckpointError, Progress, Weights};
 use crate::parameters::import::Init;
 use crate::system::files;
 use crate::system::files::remedy;
@@ -107,6 +107,7 @@ impl Run {
             }
             (None, None) => {}
         }
+        x.begin_averages()?;
         let lock = Lock::take(out)?;
         lock::claim(out)?;
         // The copy is written anew, and may say the same in other words.
@@ -265,7 +266,29 @@ impl Run {
             .is_some_and(|limit| self.progress.seconds >= limit)
     }
 
-    /// Looks at the held-out text. `due` counts the evaluations that are due so far, this one too.
+    /// Evaluations since the one with the lowest held-out loss, in all sittings.
+    pub fn waited(&self) -> u64 {
+        let mut lowest = f64::INFINITY;
+        let mut waited = 0;
+        for r in self.metrics.records() {
+            if let Record::HeldOut(h) = r {
+                waited += 1;
+                if h.held_out_loss < lowest {
+                    (lowest, waited) = (h.held_out_loss, 0);
+                }
+            }
+        }
+        waited
+    }
+
+    /// Whether the held-out loss was not lowered for as long as the train block waits.
+    pub fn out_of_patience(&self) -> bool {
+        self.train
+            .patience
+            .is_some_and(|most| self.waited() >= most)
+    }
+
+    /// Looks at the held-out text, with running means of the parameters where they are kept. `due` counts the evaluations that are due so far, this one too.
     ///
     /// # Errors
     /// When the program cannot.
@@ -275,7 +298,9 @@ impl Run {
             return Ok(());
         }
         let start = Instant::now();
+        self.x.exchange_averages()?;
         let e = evaluate(&mut self.x, &*self.dataset, Some(windows), &mut |_| {});
+        self.x.exchange_averages()?;
         let e = e.map_err(|e| match e {
             EvaluateError::Data(e) => self.cannot_read(e),
             e => e.into(),
@@ -482,10 +507,10 @@ pub fn open_run(
     device: DeviceChoice,
     threads: Option<usize>,
 ) -> Result<Executor, TrainError> {
-    open_run_with(run, device, threads, Unsigned::Refuse)
+    open_run_with(run, device, threads, Unsigned::Refuse, Weights::default())
 }
 
-/// The same, and what is done with code that this user did not sign.
+/// The same, and what is done with code that this user did not sign, and which weights are meant.
 ///
 /// # Errors
 /// As [`open_run`].
@@ -494,6 +519,7 @@ pub fn open_run_with(
     device: DeviceChoice,
     threads: Option<usize>,
     unsigned: Unsigned,
+    weights: Weights,
 ) -> Result<Executor, TrainError> {
     let file = run.join(CHECKPOINT);
     if !file.exists() {
@@ -505,6 +531,6 @@ pub fn open_run_with(
     }
     let artifact = Artifact::load(&run.join(MODEL))?.with(unsigned);
     let mut x = Executor::new(&artifact, artifact.device(device, threads)?)?;
-    Checkpoint::open(&file)?.params_into(&mut x)?;
+    Checkpoint::open(&file)?.params_into(&mut x, weights)?;
     Ok(x)
 }

@@ -20,7 +20,7 @@ use crate::train::failure::TrainError;
 use crate::train::gradient::{Enqueued, Found, enqueue, gradient};
 use crate::train::metrics::{Record, Speed, Step};
 use crate::train::run::Run;
-use odec_program::manifest::{StepCount, named};
+use odec_program::manifest::StepCount;
 use odec_program::{Bindings, DType, EntryId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -90,10 +90,13 @@ impl Run {
     pub fn enqueue(&mut self) -> Result<(), TrainError> {
         let start = Instant::now();
         let step = self.enqueued();
-        let optimizer = &self.train.optimizer;
-        let lr = optimizer.rate() * self.train.schedule.factor(self.position());
-        let mut scalars = vec![(named::LR, lr)];
-        scalars.extend(optimizer.scalars(step + 1));
+        let factor = self.train.schedule.factor(self.position());
+        let lr = self.train.optimizer.rate() * factor;
+        let scalars = self.train.scalars(step + 1, factor);
+        let scalars: Vec<_> = scalars
+            .iter()
+            .map(|(name, x)| (name.as_str(), *x))
+            .collect();
         let batches = self.batches(step).map_err(|e| self.cannot_read(e))?;
         let drawn = step_count::drawn(&self.x.manifest().depths, self.progress.seed, step);
         let gradient = enqueue(&mut self.x, &batches, &drawn)?;

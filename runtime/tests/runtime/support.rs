@@ -423,6 +423,10 @@ pub fn manifest() -> Manifest {
             },
             held_out_percent: 10,
         },
+        groups: vec![],
+        ema: None,
+        evaluations: None,
+        patience: None,
         optimizer: optimizer.clone().into(),
         schedule: Cosine {
             warmup: 4,

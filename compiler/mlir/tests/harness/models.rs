@@ -151,7 +151,7 @@ pub fn three_updates(manifest: &Manifest, device: Box<dyn Device>) -> Steps {
     let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
     let mut e = Executor::new(&artifact, device).unwrap();
     e.initialise(7);
-    let optimizer = &manifest.train.as_ref().expect("it is trained").optimizer;
+    let train = manifest.train.as_ref().expect("it is trained");
     let mut out = Vec::new();
     for step in 1..=3 {
         e.fetch(&[State::Params]).unwrap();
@@ -162,8 +162,13 @@ pub fn three_updates(manifest: &Manifest, device: Box<dyn Device>) -> Steps {
             .collect();
         e.fetch(&[State::Grads]).unwrap();
         e.state_mut(State::Grads).fill(gradients.into_iter());
-        let mut scalars = vec![(named::LR, 1e-2)];
-        scalars.extend(optimizer.scalars(step));
+        // Rates at which much moves.
+        let scalars = train.scalars(step, 1.0);
+        let rate = |name: &str| name.split('.').next() == Some(named::LR);
+        let scalars: Vec<_> = scalars
+            .iter()
+            .map(|(name, x)| (name.as_str(), if rate(name) { 1e-2 } else { *x }))
+            .collect();
         let at = Bindings::new(1, 1);
         let norm = e.run(EntryId::Update, at, &[], &scalars).unwrap();
         let bits = |x: Reals| x.iter().map(f64::to_bits).collect();

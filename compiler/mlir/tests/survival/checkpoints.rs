@@ -4,7 +4,7 @@ use crate::models;
 use crate::mutate::{self, Stream};
 use crate::worker::Verdict;
 use odec_program::Target;
-use odec_runtime::parameters::checkpoint::Checkpoint;
+use odec_runtime::parameters::checkpoint::{Checkpoint, Weights};
 use odec_runtime::parameters::import::Init;
 use odec_runtime::system::hash::sha256;
 use odec_runtime::{Artifact, DeviceChoice, Executor, Settings, Show, resume, train};
@@ -130,7 +130,7 @@ pub fn run(case: u64) -> Verdict {
     let mut x = Executor::new(&good.artifact, device).unwrap();
     let init = Init::open(&file, None).unwrap();
     let imported = init.import(&mut x).map(drop).map_err(|e| e.to_string());
-    let params = Checkpoint::open(&file).and_then(|c| c.params_into(&mut x));
+    let params = Checkpoint::open(&file).and_then(|c| c.params_into(&mut x, Weights::Averaged));
     let params = params.map_err(|e| e.to_string());
     let longer = Settings {
         steps: Some(3),

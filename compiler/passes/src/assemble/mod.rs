@@ -17,7 +17,7 @@ use crate::update::{accumulate, update};
 use entries::Maker;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TypeError};
-use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Train, Tune};
+use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Train};
 use odec_program::{DType, Entry, EntryId, Io, Maxima, Program, ResultId, Slot};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -80,7 +80,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
     .collect();
     let real = model.precision.real();
-    let table = ParamTable::new(model.params, real, tune(model))?;
+    let table = ParamTable::new(model.params, real, model.train.as_ref())?;
     let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g), real);
     let mut maker = Maker::new(&table, &constants, options, policy(model));
     let mut entries = BTreeMap::new();
@@ -98,7 +98,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
                 Slot::Sums
             }
         };
-        let code = update(&table, train, from);
+        let code = update(&table, train, from, options.tiling);
         let outputs = vec![Io {
             name: ResultId::GradientNorm.to_string(),
             dtype: real,
@@ -158,7 +158,7 @@ pub fn gradient(
         return Ok(None);
     };
     let real = model.precision.real();
-    let table = ParamTable::new(model.params, real, tune(model))?;
+    let table = ParamTable::new(model.params, real, model.train.as_ref())?;
     let (constants, _) = tables([graph].into_iter(), real);
     let policy = Policy {
         memory,
@@ -180,11 +180,6 @@ fn trained(model: &Model) -> Maxima {
             tokens: Some(tokens),
         },
     }
-}
-
-/// What is trained of a model.
-fn tune(model: &Model) -> Tune {
-    model.train.as_ref().map_or(Tune::All, |t| t.tune)
 }
 
 /// How a model computes, and what its gradient keeps.
