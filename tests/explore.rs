@@ -469,6 +469,20 @@ fn trials_are_ordinary_runs_and_nothing_is_trained_twice() {
         before,
         all.iter().map(|(hash, _)| when(hash)).collect::<Vec<_>>()
     );
+    // Its page has all runs and the picture of the ranking, with all models and seeds.
+    let picture = place.read("x/ranking.svg");
+    for label in ["lie(att, ffn)", "heun(layer)", "midpoint(layer)"] {
+        assert!(picture.contains(&format!(">{label}</text>")), "{picture}");
+    }
+    assert_eq!(picture.matches("class=\"seed\"").count(), 6);
+    assert_eq!(picture.matches("class=\"mean\"").count(), 3);
+    assert!(picture.contains("equal: training FLOPs"), "{picture}");
+    let out = place.odec(&["report", "x", "-o", "page.html"]);
+    assert_eq!(text(&out.stderr), "");
+    assert!(text(&out.stdout).starts_with("6 runs in page.html"));
+    let page = place.read("page.html");
+    assert!(page.contains("<h2>Ranking of <code>x</code></h2>"));
+    assert!(page.contains("alt=\"the ranking of x\" src=\"data:image/svg+xml"));
     // Another model is another exploration.
     let (_, said) = place.bad(&["explore", "e.ode", "--out", "x", "--set", "model.width=32"]);
     assert!(said.contains("x holds another exploration"), "{said}");

@@ -1,7 +1,7 @@
 //! The folder of an exploration: its plan, the runs of its trials, their results.
 //!
 //! `exploration.json` is the plan that was last run, `trials/HASH` an ordinary run, `results/HASH.json` what came out of it, `ranking.json` the
-//! evidence. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
+//! evidence, `ranking.svg` its picture. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
 //! One process works in a folder. What is in it is known by its first trial, with which all others are compared: other trials may come and go.
 
 use crate::plan::Plan;
@@ -15,9 +15,12 @@ use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-const PLAN: &str = "exploration.json";
+pub const PLAN: &str = "exploration.json";
 const RANKING: &str = "ranking.json";
-const TRIALS: &str = "trials";
+/// The picture of the ranking.
+pub const PICTURE: &str = "ranking.svg";
+/// The folder of all runs.
+pub const TRIALS: &str = "trials";
 const RESULTS: &str = "results";
 const LOCK: &str = ".lock";
 
@@ -142,12 +145,13 @@ impl Folder {
         self.write_to(&self.result(hash), &json)
     }
 
-    /// Writes the ranking.
+    /// Writes the ranking and its picture.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn keep_ranking(&self, ranking: &Json) -> Done {
-        self.write(RANKING, ranking)
+    pub fn keep_ranking(&self, ranking: &Json, picture: &str) -> Done {
+        self.write(RANKING, ranking)?;
+        write_text(&self.path.join(PICTURE), picture)
     }
 
     fn write(&self, name: &str, json: &Json) -> Done {
@@ -155,10 +159,13 @@ impl Folder {
     }
 
     fn write_to(&self, path: &Path, json: &Json) -> Done {
-        let text = format!("{json:#}\n");
-        let written = write_file(path, |w| w.write_all(text.as_bytes()));
-        written.map_err(|e| Failure::Input(format!("cannot write {}: {e}", path.shown())))
+        write_text(path, &format!("{json:#}\n"))
     }
+}
+
+fn write_text(path: &Path, text: &str) -> Done {
+    let written = write_file(path, |w| w.write_all(text.as_bytes()));
+    written.map_err(|e| Failure::Input(format!("cannot write {}: {e}", path.shown())))
 }
 
 /// Whether only what begins an exploration is in a folder.

@@ -12,6 +12,7 @@
 //! run        trains what is not there yet, several trials at once
 //! student    Student's t distribution, Holm's correction
 //! rank       intervals, paired differences, which of them hold
+//! picture    a ranking as SVG
 //! ```
 //!
 //! A file uses those above it. Leaves arguments to `src/`, and what training is to `odec-runtime`.
@@ -30,6 +31,7 @@ pub mod examine;
 pub mod folder;
 pub mod identity;
 pub mod matching;
+pub mod picture;
 pub mod plan;
 pub mod rank;
 pub mod run;

@@ -72,6 +72,36 @@ pub struct Difference {
     pub needed: Option<usize>,
 }
 
+/// What is said of a difference to the first model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Better,
+    Worse,
+    NotShown,
+}
+
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::NotShown => "not shown",
+        }
+    }
+}
+
+impl Difference {
+    pub fn verdict(&self, by: Rank) -> Verdict {
+        let lower = self.mean < 0.0;
+        match by {
+            _ if !self.holds => Verdict::NotShown,
+            Rank::HeldOut if lower => Verdict::Better,
+            Rank::Accuracy if !lower => Verdict::Better,
+            Rank::HeldOut | Rank::Accuracy => Verdict::Worse,
+        }
+    }
+}
+
 fn value(by: Rank, o: &Outcome) -> Option<f64> {
     match by {
         Rank::HeldOut => o.held_out_loss,
@@ -223,15 +253,10 @@ impl Ranking {
                 ),
                 Against::NotCompared(why) => ("–".into(), "–".into(), "–".into(), why.to_string()),
                 Against::Compared(d) => {
-                    let sign = match self.by {
-                        Rank::HeldOut => 1.0,
-                        Rank::Accuracy => -1.0,
-                    };
-                    let said = match (d.holds, d.needed) {
-                        (true, _) if sign * d.mean < 0.0 => "better".to_string(),
-                        (true, _) => "worse".to_string(),
-                        (false, Some(n)) => format!("not shown; {n} seeds might"),
-                        (false, None) => "not shown".to_string(),
+                    let verdict = d.verdict(self.by).word();
+                    let said = match d.needed {
+                        Some(n) => format!("{verdict}; {n} seeds might"),
+                        None => verdict.to_string(),
                     };
                     let p = match d.corrected < 1e-4 {
                         true => "< 0.0001".to_string(),

@@ -46,6 +46,7 @@ pub fn page(found: &Found, models: &Models) -> String {
     let mut body = String::new();
     head(&runs, &mut body);
     overview(&runs, models, &flows, &mut body);
+    ranked(found, &mut body);
     for (n, group) in groups(&runs).iter().enumerate() {
         compared(n, group, &mut body);
     }
@@ -348,6 +349,20 @@ fn compared(n: usize, group: &[Drawn], out: &mut String) {
         *out += "</div>\n";
     }
     *out += "</section>\n";
+}
+
+/// The rankings of explorations.
+fn ranked(found: &Found, out: &mut String) {
+    for e in &found.explorations {
+        let name = markup(&e.name);
+        let _ = writeln!(
+            out,
+            "<section>\n<h2>Ranking of <code>{name}</code></h2>\n<div class=\"ranking scroll\">{}</div>\n\
+             <p class=\"soft\">Differences are to the model that others are compared with, paired by seed; ± is the half of the 95 % interval. \
+             What is said of one holds at 95 % by Student's t test, with Holm's correction for their number. Intervals are over seeds: they say nothing about other data.</p>\n</section>",
+            image(&e.ranking, &format!("the ranking of {}", e.name))
+        );
+    }
 }
 
 /// The settings that are not the same in all runs.

@@ -3,6 +3,7 @@
 //! Takes folders; finds the runs in them and below. Gives for each its artifact's manifest, where its checkpoint stands, and its metrics; and
 //! for each folder that is no run, or a damaged one, why. Leaves what the compiler can say of the model to `facts.rs`.
 
+use odec_explore::folder::{PICTURE, PLAN, TRIALS};
 use odec_grammar::ast::{Item, ModelItem};
 use odec_grammar::{MAX_BYTES, parse};
 use odec_program::manifest::{Form, Manifest};
@@ -34,6 +35,15 @@ pub struct Run {
     pub modified: Option<SystemTime>,
 }
 
+/// A folder of trials that were ranked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exploration {
+    /// The folder as it is shown.
+    pub name: String,
+    /// An SVG, as the folder has it.
+    pub ranking: String,
+}
+
 /// A folder that is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -46,6 +56,7 @@ pub struct Refused {
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub runs: Vec<Run>,
+    pub explorations: Vec<Exploration>,
     pub refused: Vec<Refused>,
 }
 
@@ -69,6 +80,11 @@ fn look(folder: &Path, depth: usize, found: &mut Found) -> bool {
             Err(why) => found.refuse(folder, why),
         }
         return true;
+    }
+    let trials = folder.join(TRIALS);
+    if folder.join(PLAN).is_file() && trials.is_dir() {
+        explored(folder, found);
+        return look(&trials, depth.saturating_sub(1), found);
     }
     let children = match children(folder) {
         Ok(children) if depth > 0 => children,
@@ -95,6 +111,22 @@ fn look(folder: &Path, depth: usize, found: &mut Found) -> bool {
         false => {}
     }
     any
+}
+
+/// Adds the ranking of an exploration, where there is one.
+fn explored(folder: &Path, found: &mut Found) {
+    let path = folder.join(PICTURE);
+    if !path.exists() {
+        return;
+    }
+    let name = folder.shown();
+    match input::read(&path, most::PICTURE) {
+        Ok(bytes) => found.explorations.push(Exploration {
+            name,
+            ranking: String::from_utf8_lossy(&bytes).into_owned(),
+        }),
+        Err(e) => found.refuse(folder, format!("{PICTURE}: {e}")),
+    }
 }
 
 /// The folders in a folder, by name, without those that are hidden, artifacts, or behind links.

@@ -7,6 +7,7 @@ use odec_driver::source::{Parsed, parsed, report};
 use odec_driver::terminal;
 use odec_explore::folder::Folder;
 use odec_explore::identity;
+use odec_explore::picture;
 use odec_explore::plan::{Plan, plan};
 use odec_explore::rank::rank;
 use odec_explore::run::{Ended, Options, fit, measure, outcome, run as run_trials};
@@ -113,7 +114,7 @@ fn ranked(args: &cli::Explore, plan: &Plan, folder: &Folder) -> Done {
     let outcomes = each.collect::<Done<Vec<_>>>()?;
     let ranking = rank(plan, &outcomes);
     let json = ranking.json(plan);
-    folder.keep_ranking(&json)?;
+    folder.keep_ranking(&json, &picture::svg(plan, &ranking))?;
     match args.json {
         true => outln!(
             "{}",

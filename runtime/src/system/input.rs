@@ -26,6 +26,8 @@ pub mod most {
     pub const TENSORS: u64 = 1 << 34;
     /// The metrics of a run: ten million steps.
     pub const METRICS: u64 = 1 << 31;
+    /// A picture that becomes part of a page: thousands of marks.
+    pub const PICTURE: u64 = 1 << 22;
 }
 
 /// A regular file.

@@ -222,7 +222,7 @@ fn complaint(said: &str, kernel: &Kernel, target: Target) -> Option<String> {
 /// nor do convolutions by depth, which keep where all places of a window are.
 fn may_spill(spec: &KernelSpec) -> u64 {
     match spec {
-        KernelSpec::AttendBackward(a) if a.head == a.value_head() + 1 => 136,
+        KernelSpec::AttendBackward(a) if a.head == a.value_head() + 1 => 204,
         KernelSpec::Rows(r) if reads_windows(&r.body) => 592,
         KernelSpec::Columns(c) if reads_windows(&c.body) => 592,
         _ => 0,
