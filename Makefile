@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist catalogues tensorboard browser bleu bpe build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data study mnist catalogues tensorboard browser bleu bpe build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -64,6 +64,9 @@ systems: build ## docs/systems.md: every system's errors in f64, f32 and bf16, a
 
 cookbook: build data ## Every architecture of docs/cookbook.md: trained 150 steps, a few words of each (5 minutes)
 	@scripts/cookbook.py $(ODEC) $(COOKBOOK_ARGS)
+
+study: build data ## Nine schemes at equal FLOPs and at equal steps, three seeds each: docs/study.md (an hour)
+	@scripts/study.sh $(ODEC)
 
 setup: ## Install what is missing: packages, Rust
 	@scripts/setup.sh

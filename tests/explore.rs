@@ -483,6 +483,9 @@ fn trials_are_ordinary_runs_and_nothing_is_trained_twice() {
     let page = place.read("page.html");
     assert!(page.contains("<h2>Ranking of <code>x</code></h2>"));
     assert!(page.contains("alt=\"the ranking of x\" src=\"data:image/svg+xml"));
+    // Trials are called by what tells them apart, and their schemes are those that were set.
+    assert!(page.contains("midpoint(layer), seed 1"), "labels");
+    assert!(page.contains("<code>midpoint(layer)</code>"), "schemes");
     // Another model is another exploration.
     let (_, said) = place.bad(&["explore", "e.ode", "--out", "x", "--set", "model.width=32"]);
     assert!(said.contains("x holds another exploration"), "{said}");
@@ -593,4 +596,28 @@ fn trials_that_diverge_are_ranked_last() {
             .contains("is not finite at step"),
         "{outcome}"
     );
+}
+
+/// What docs/study.md says was compared: 27 trials in each file, of equal parameters, and of equal FLOPs where that is asked for.
+#[test]
+fn the_study_can_be_planned() {
+    let place = Place::new();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/study");
+    for (name, models, equal) in [
+        ("equal_flops", 9, true),
+        ("equal_steps", 9, false),
+        ("rates", 27, true),
+    ] {
+        let file = folder.join(format!("{name}.ode"));
+        let plan = json(&place.good(&["explore", &file.to_string_lossy(), "--plan", "--json"]));
+        let [trials, found] = ["trials", "models"].map(|k| plan[k].as_array().expect("a list"));
+        assert_eq!((trials.len(), found.len()), (27, models), "{name}");
+        let most = |key: &str| {
+            let all = found.iter().map(|m| m[key].as_f64().expect("a number"));
+            let (low, high) = all.fold((f64::INFINITY, 0.0), |(a, b), x| (x.min(a), x.max(b)));
+            high / low - 1.0
+        };
+        assert!(most("parameters") < 0.002, "{name}");
+        assert_eq!(most("training_flops") < 0.01, equal, "{name}");
+    }
 }

@@ -289,6 +289,24 @@ fn learned_coefficients_are_on_the_page() {
         );
         assert!(page.contains(&shown), "{path}: {shown}");
     }
+    // While it was trained: in the metrics, and as a curve for each on the page.
+    let logged = metrics(&place, "run", "update_to_weight");
+    assert_eq!(logged[0]["step"], 1);
+    let evaluations = metrics(&place, "run", "held_out_loss");
+    let behind = |v: &Value| v["step"].as_u64().expect("a step") + 1;
+    let steps: Vec<u64> = evaluations.iter().map(behind).collect();
+    // Behind the last one there is no step.
+    let known: Vec<u64> = logged[1..].iter().map(|v| behind(v) - 1).collect();
+    assert_eq!(known[..], steps[..steps.len() - 1]);
+    for line in &logged {
+        let coefficients = line["coefficients"].as_object().expect("coefficients");
+        assert!(coefficients.contains_key("step.1.scheme.b") && coefficients.len() == 3);
+        let moved = line["update_to_weight"].as_object().expect("ratios");
+        let ratio = moved["step.0.att.q.weight"].as_f64().expect("a number");
+        assert!(ratio > 0.0 && ratio < 1.0, "{ratio}");
+    }
+    let curves = page.matches("<title>scheme.b, step 1</title>").count();
+    assert_eq!(curves, 2, "wide and narrow");
 }
 
 /// CRC-32C bit by bit, as RFC 3720 defines it.
@@ -400,6 +418,9 @@ fn event_files_hold_what_the_metrics_say() {
         ] {
             assert_eq!(said(tag), number(key), "{tag}");
         }
+        let path = "step.0.att.q.weight";
+        let moved = line["update_to_weight"][path].as_f64().map(|x| x as f32);
+        assert_eq!(said(&format!("update_to_weight/{path}")), moved);
     }
     // The same as a table, and as lines.
     place.good(&["export", "runs", "--metrics", "csv", "-o", "metrics.csv"]);

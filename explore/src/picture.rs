@@ -5,6 +5,7 @@
 use crate::plan::Plan;
 use crate::rank::{Against, Ranking, Row, Verdict};
 use crate::space::Rank;
+use odec_compiler::text::number;
 use odec_runtime::system::shown::markup;
 use odec_runtime::train::chart::Axis;
 use std::fmt::Write;
@@ -75,7 +76,7 @@ pub fn svg(plan: &Plan, ranking: &Ranking) -> String {
         Rank::Accuracy => "accuracy",
     };
     let of = match &ranking.of {
-        Some((n, unit)) => format!("held-out {by} on {n} {unit}"),
+        Some((n, unit)) => format!("held-out {by} on {} {unit}", number::thousands(*n)),
         None => format!("held-out {by}"),
     };
     let alike: Vec<&str> = plan.matches.iter().map(|m| m.what.name()).collect();

@@ -245,6 +245,23 @@ impl Slot {
     }
 }
 
+/// The name of a learned coefficient of a scheme, or of a step size, without its step, and that step, from a parameter's path: `core.step.3.scheme.b`
+/// is `core.scheme.b` of step 3.
+pub fn coefficient(path: &str) -> Option<(String, Option<u64>)> {
+    let parts: Vec<&str> = path.split('.').collect();
+    let at = parts.iter().position(|p| *p == "scheme");
+    if at.is_none() && parts.last() != Some(&"h") {
+        return None;
+    }
+    let before = &parts[..at.unwrap_or(parts.len() - 1)];
+    let (step, label) = match before {
+        [label @ .., "step", n] => (Some(n.parse().ok()?), label),
+        label => (None, label),
+    };
+    let name = label.iter().chain(&parts[before.len()..]);
+    Some((name.copied().collect::<Vec<_>>().join("."), step))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,5 +334,20 @@ mod tests {
         ] {
             assert_eq!(is_taken(word), taken, "{word}");
         }
+    }
+
+    #[test]
+    fn coefficients_are_known_by_their_paths() {
+        let of = |path: &str| coefficient(path);
+        let some = |name: &str, step| Some((name.to_string(), step));
+        assert_eq!(of("step.3.scheme.b"), some("scheme.b", Some(3)));
+        assert_eq!(
+            of("core.step.10.scheme.beta.2"),
+            some("core.scheme.beta.2", Some(10))
+        );
+        assert_eq!(of("scheme.alpha"), some("scheme.alpha", None));
+        assert_eq!(of("step.0.h"), some("h", Some(0)));
+        assert_eq!(of("core.h"), some("core.h", None));
+        assert_eq!(of("step.3.att.q.weight"), None);
     }
 }

@@ -83,7 +83,7 @@ impl Drawn<'_> {
             .map_or(String::new(), |s| format!(": training {}", loss(s.mean)));
         Some(Curve {
             number: self.number,
-            said: format!("{}{trained}{}", self.run.name, held.unwrap_or_default()),
+            said: format!("{}{trained}{}", self.run.called(), held.unwrap_or_default()),
             training: stretches.iter().map(|s| on((s.step, s.mean))).collect(),
             held_out: curve.held_out.iter().map(|p| on(*p)).collect(),
         })

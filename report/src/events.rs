@@ -7,9 +7,9 @@
 //! with a `Summary` of scalars. Two messages with five fields in all are written by hand: a compiler of protocol buffers would be more to keep.
 
 use crate::runs::Run;
-use odec_runtime::train::metrics::{HeldOut, Record, Step};
+use odec_runtime::train::metrics::{HeldOut, Movement, Record, Step};
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::UNIX_EPOCH;
 
 /// The name of the event file in the folder of a run: TensorBoard knows such files by `tfevents` in their names.
@@ -29,6 +29,7 @@ pub fn rows(r: &Run) -> Vec<Row> {
     let rows = r.records.iter().filter_map(|record| match record {
         Record::Step(s) => Some(of_step(s)),
         Record::HeldOut(h) => Some(of_evaluation(h)),
+        Record::Movement(m) => Some(of_movement(m)),
         Record::Warning(_) => None,
     });
     rows.collect()
@@ -75,6 +76,20 @@ fn of_evaluation(h: &HeldOut) -> Row {
     Row {
         step: h.step,
         seconds: h.seconds,
+        numbers,
+    }
+}
+
+fn of_movement(m: &Movement) -> Row {
+    let named = |of: &str, all: &BTreeMap<String, f64>| -> Vec<(String, f64)> {
+        let each = all.iter();
+        each.map(|(path, x)| (format!("{of}/{path}"), *x)).collect()
+    };
+    let mut numbers = named("update_to_weight", &m.update_to_weight);
+    numbers.extend(named("coefficients", &m.coefficients));
+    Row {
+        step: m.step,
+        seconds: m.seconds,
         numbers,
     }
 }

@@ -35,7 +35,7 @@
 
   // Curves: switched on and off in the legend, for all pictures of the page; thicker where the legend is pointed at.
   const marks = run => all(`.run[data-run="${run}"]`);
-  for (const item of all('.legend li')) {
+  for (const item of all('.legend li[data-run]')) {
     const run = item.dataset.run, label = document.createElement('label'), box = document.createElement('input');
     box.type = 'checkbox';
     box.checked = true;

@@ -6,7 +6,8 @@
 use crate::curves::{Against, Drawn, losses};
 use crate::diff::settings;
 use crate::facts::{Model, Models};
-use crate::learned::{Coefficient, Value, learned};
+use crate::learned;
+use crate::learned::{Coefficient, Value, learned, legend, paths};
 use crate::pareto::{Cost, picture};
 use crate::plot::class;
 use crate::runs::{Found, Run};
@@ -45,8 +46,8 @@ pub fn page(found: &Found, models: &Models) -> String {
         .collect();
     let mut body = String::new();
     head(&runs, &mut body);
-    overview(&runs, models, &flows, &mut body);
     ranked(found, &mut body);
+    overview(&runs, models, &flows, &mut body);
     for (n, group) in groups(&runs).iter().enumerate() {
         compared(n, group, &mut body);
     }
@@ -76,7 +77,7 @@ pub fn page(found: &Found, models: &Models) -> String {
 
 fn head(runs: &[Drawn], out: &mut String) {
     let title = match runs {
-        [one] => markup(&one.run.name),
+        [one] => markup(one.run.called()),
         runs => format!("{} runs", runs.len()),
     };
     let models: BTreeSet<&str> = runs.iter().map(|d| d.run.manifest.name.as_str()).collect();
@@ -125,10 +126,8 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
     let columns = [
         column("run", false, |d| {
             let swatch = format!("<span class=\"swatch {}\"></span>", class(d.number));
-            (
-                format!("{swatch}{}{}", markup(&d.run.name), notes(d.run)),
-                markup(&d.run.name),
-            )
+            let called = markup(d.run.called());
+            (format!("{swatch}{called}{}", notes(d.run)), called)
         }),
         column("scheme", false, |d| {
             let scheme = markup(&d.run.scheme());
@@ -213,10 +212,16 @@ fn last(r: &Run) -> Option<f64> {
 /// What is to be known of a run beside its numbers.
 fn notes(r: &Run) -> String {
     let mut notes: Vec<String> = Vec::new();
-    let set = r.manifest.settings.iter();
-    notes.extend(set.map(|s| escaped(s)));
-    if r.progress.seed != 0 {
-        notes.push(format!("seed {}", r.progress.seed));
+    match r.label {
+        // It says what is set.
+        Some(_) => notes.push(r.name.clone()),
+        None => {
+            let set = r.manifest.settings.iter();
+            notes.extend(set.map(|s| escaped(s)));
+            if r.progress.seed != 0 {
+                notes.push(format!("seed {}", r.progress.seed));
+            }
+        }
     }
     if !r.is_complete() {
         notes.push("not complete".into());
@@ -227,7 +232,7 @@ fn notes(r: &Run) -> String {
             w.step,
             escaped(&w.warning)
         )),
-        Record::Step(_) | Record::HeldOut(_) => None,
+        Record::Step(_) | Record::HeldOut(_) | Record::Movement(_) => None,
     }));
     let notes = notes
         .iter()
@@ -289,8 +294,8 @@ fn compared(n: usize, group: &[Drawn], out: &mut String) {
     };
     let differ = group.iter().any(|d| told(d) != told(first));
     for d in group {
-        let (number, class, name) = (d.number, class(d.number), markup(&d.run.name));
-        let more = match differ {
+        let (number, class, name) = (d.number, class(d.number), markup(d.run.called()));
+        let more = match differ && d.run.label.is_none() {
             true => format!(" <span class=\"soft\">{}</span>", markup(&told(d))),
             false => String::new(),
         };
@@ -384,7 +389,11 @@ fn differing(runs: &[Drawn], out: &mut String) {
     }
     *out += "</tr></thead>\n<tbody>\n";
     for (d, settings) in runs.iter().zip(&all) {
-        let _ = write!(out, "<tr><td class=\"word\">{}</td>", markup(&d.run.name));
+        let _ = write!(
+            out,
+            "<tr><td class=\"word\">{}</td>",
+            markup(d.run.called())
+        );
         for name in &names {
             let value = settings.get(*name).map_or("–".into(), |v| markup(v));
             let _ = write!(out, "<td>{value}</td>");
@@ -406,13 +415,37 @@ fn coefficients(runs: &[Drawn], out: &mut String) {
     }
     *out += "<section>\n<h2>Learned coefficients</h2>\n<p class=\"soft\">After the last checkpoint, with what each began with. Of one for each column of the state: the mean, the least and the largest.</p>\n";
     for (d, found) in found {
-        let _ = writeln!(out, "<h3>{}</h3>", markup(&d.run.name));
+        let _ = writeln!(out, "<h3>{}</h3>", markup(d.run.called()));
         match found {
             Err(why) => _ = writeln!(out, "<p>{}</p>", markup(&why)),
-            Ok(all) => table_of(&all, out),
+            Ok(all) => {
+                table_of(&all, out);
+                trained(d, &all, out);
+            }
         }
     }
     *out += "</section>\n";
+}
+
+/// Coefficients while a run was trained, where its metrics say them.
+fn trained(d: &Drawn, last: &[Coefficient], out: &mut String) {
+    let logged = |r: &Record| matches!(r, Record::Movement(m) if !m.coefficients.is_empty());
+    if !d.run.records.iter().any(logged) {
+        return;
+    }
+    let paths = paths(d.run, last);
+    let Some(picture) = learned::picture(&paths, &format!("k{}", d.number)) else {
+        return;
+    };
+    *out += "<ul class=\"legend\">";
+    for (class, name) in legend(&paths) {
+        let name = markup(&escaped(&name));
+        let _ = write!(
+            out,
+            "<li class=\"{class}\"><span class=\"swatch {class}\"></span><code>{name}</code></li>"
+        );
+    }
+    let _ = writeln!(out, "</ul>\n<figure>\n{picture}</figure>");
 }
 
 fn table_of(all: &[Coefficient], out: &mut String) {
@@ -462,7 +495,7 @@ fn described(models: &Models, flows: &[Vec<Report>], runs: &[Drawn], out: &mut S
         let Some(first) = of.first().map(|n| runs[*n].run) else {
             continue;
         };
-        let names: Vec<String> = of.iter().map(|n| markup(&runs[*n].run.name)).collect();
+        let names: Vec<String> = of.iter().map(|n| markup(runs[*n].run.called())).collect();
         let open = if several <= OPEN { " open" } else { "" };
         let scheme = markup(&first.scheme());
         let model_name = markup(&escaped(&first.manifest.name));

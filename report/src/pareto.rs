@@ -102,12 +102,12 @@ pub fn picture(runs: &[Drawn], cost: Cost, id: &str) -> Option<String> {
         for (n, (d, point)) in known.iter().enumerate() {
             plot.run(
                 d.number,
-                &format!("{}: held out {}", d.run.name, loss(point.1)),
+                &format!("{}: held out {}", d.run.called(), loss(point.1)),
             );
             let unbeaten = best.contains(&n);
             plot.dot(if unbeaten { "dot" } else { "dot beaten" }, *point, 5.0);
             if unbeaten {
-                plot.name(*point, &cut(&d.run.name, NAME, false));
+                plot.name(*point, &cut(d.run.called(), NAME, false));
             }
             plot.end();
         }

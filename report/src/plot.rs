@@ -243,6 +243,12 @@ impl Plot {
         ));
     }
 
+    /// The same of one curve of several that belong to one run.
+    pub fn series(&mut self, colour: usize, said: &str) {
+        let (class, said) = (class(colour), markup(said));
+        self.put(format_args!("<g class=\"{class}\"><title>{said}</title>"));
+    }
+
     pub fn end(&mut self) {
         self.put(format_args!("</g>"));
     }

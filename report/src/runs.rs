@@ -27,6 +27,8 @@ pub struct Run {
     pub folder: PathBuf,
     /// The folder as it is shown, without what those of all runs begin with.
     pub name: String,
+    /// Of a trial of an exploration: what tells it from the others, and its seed.
+    pub label: Option<String>,
     pub manifest: Manifest,
     pub progress: Progress,
     /// In the order they were written, those of steps behind the last checkpoint too: the run may be under way.
@@ -84,7 +86,19 @@ fn look(folder: &Path, depth: usize, found: &mut Found) -> bool {
     let trials = folder.join(TRIALS);
     if folder.join(PLAN).is_file() && trials.is_dir() {
         explored(folder, found);
-        return look(&trials, depth.saturating_sub(1), found);
+        let before = found.runs.len();
+        let any = look(&trials, depth.saturating_sub(1), found);
+        let labels = labels(&folder.join(PLAN));
+        let number = |run: &Run| {
+            let hash = run.folder.file_name()?.to_string_lossy();
+            labels.iter().position(|(known, _)| *known == hash)
+        };
+        for run in &mut found.runs[before..] {
+            run.label = number(run).map(|n| labels[n].1.clone());
+        }
+        // In the order of the plan; those that it does not know last.
+        found.runs[before..].sort_by_key(|run| number(run).unwrap_or(usize::MAX));
+        return any;
     }
     let children = match children(folder) {
         Ok(children) if depth > 0 => children,
@@ -127,6 +141,20 @@ fn explored(folder: &Path, found: &mut Found) {
         }),
         Err(e) => found.refuse(folder, format!("{PICTURE}: {e}")),
     }
+}
+
+/// The hashes of an exploration's trials, and what they are called; nothing where its plan cannot be read.
+fn labels(plan: &Path) -> Vec<(String, String)> {
+    let text = input::read_text(plan, most::MAP).unwrap_or_default();
+    let plan: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let trials = plan["trials"].as_array().map_or(&[][..], Vec::as_slice);
+    let label = |t: &serde_json::Value| {
+        let model = usize::try_from(t["model"].as_u64()?).ok()?;
+        let label = plan["models"].get(model)?["label"].as_str()?;
+        let called = format!("{label}, seed {}", t["seed"].as_u64()?);
+        Some((t["hash"].as_str()?.to_string(), escaped(&called)))
+    };
+    trials.iter().filter_map(label).collect()
 }
 
 /// The folders in a folder, by name, without those that are hidden, artifacts, or behind links.
@@ -175,6 +203,7 @@ pub fn read(folder: &Path) -> Result<Run, String> {
     Ok(Run {
         folder: folder.to_path_buf(),
         name: folder.shown(),
+        label: None,
         manifest: manifest.clone(),
         progress,
         records: metrics::parse(&String::from_utf8_lossy(&text)),
@@ -202,11 +231,16 @@ fn name(runs: &mut [Run]) {
 }
 
 impl Run {
+    /// What tells it from others: of a trial its label, of other runs the folder.
+    pub fn called(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.name)
+    }
+
     /// The training steps, in order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.records.iter().filter_map(|r| match r {
             Record::Step(s) => Some(s),
-            Record::HeldOut(_) | Record::Warning(_) => None,
+            Record::HeldOut(_) | Record::Warning(_) | Record::Movement(_) => None,
         })
     }
 
@@ -214,7 +248,7 @@ impl Run {
     pub fn evaluations(&self) -> impl Iterator<Item = &HeldOut> {
         self.records.iter().filter_map(|r| match r {
             Record::HeldOut(h) => Some(h),
-            Record::Step(_) | Record::Warning(_) => None,
+            Record::Step(_) | Record::Warning(_) | Record::Movement(_) => None,
         })
     }
 
@@ -293,13 +327,27 @@ impl Run {
             for item in &model.items {
                 if let ModelItem::Evolve(e) = item {
                     let span = e.flow.span.start as usize..e.flow.span.end as usize;
-                    let written = source.get(span).unwrap_or_default();
+                    let label = e.label.as_ref().map(|l| l.name.as_str());
+                    let written = self.set_scheme(label);
+                    let written = written.unwrap_or(source.get(span).unwrap_or_default());
                     flows.push(written.split_whitespace().collect::<Vec<_>>().join(" "));
                 }
             }
         }
         flows.dedup();
         escaped(&flows.join(", "))
+    }
+
+    /// The flow that `--set` put in the place of an evolve's: `model.scheme=heun(layer)`, or `model.LABEL.scheme=…`.
+    fn set_scheme(&self, label: Option<&str>) -> Option<&str> {
+        let set = self.manifest.settings.iter().rev();
+        set.filter_map(|s| s.split_once('='))
+            .find_map(|(path, value)| {
+                let path = path.trim().strip_prefix("model.")?;
+                let labelled = path.strip_suffix(".scheme");
+                let applies = path == "scheme" || labelled.is_some_and(|of| Some(of) == label);
+                applies.then_some(value.trim())
+            })
     }
 
     /// What its losses are losses of: runs of equal keys can be compared.

@@ -285,6 +285,7 @@ fn left(run: &Path) -> (Vec<u8>, Vec<String>) {
         Record::Step(s) => format!("{} {} {} {}", s.step, s.loss, s.lr, s.grad_norm),
         Record::HeldOut(h) => format!("{} held out {}", h.step, h.held_out_loss),
         Record::Warning(w) => format!("{} {}", w.step, w.warning),
+        Record::Movement(m) => format!("{} {:?} {:?}", m.step, m.update_to_weight, m.coefficients),
     };
     let lines = metrics::parse(&text).into_iter().map(line).collect();
     (bytes[8 + header..].to_vec(), lines)
@@ -303,7 +304,8 @@ fn a_late_card_gives_the_bits_and_metrics_of_a_device_in_step() {
         p.train("here", &s, &in_step).unwrap();
         let (card, here) = (left(&p.at("card")), left(&p.at("here")));
         assert_eq!(card.1, here.1, "{train}");
-        assert_eq!(here.1.len(), 12 + 3);
+        // Steps, evaluations, and how far three steps moved the parameters.
+        assert_eq!(here.1.len(), 12 + 3 + 3);
         assert!(card.0 == here.0, "{train}");
     }
 }

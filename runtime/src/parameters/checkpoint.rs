@@ -46,6 +46,9 @@ pub struct Progress {
     pub looked: f64,
     /// Evaluations that were due so far.
     pub looks: u64,
+    /// The step of the last of them; 0 before there is one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_look: u64,
     /// What it trains on,
     pub data: Data,
     /// what its files are known by (none in checkpoints of versions that did not ask),

@@ -44,7 +44,7 @@ impl Curve {
                     c.train.push((s.step as f64, s.loss));
                 }
                 Record::HeldOut(h) => c.held_out.push((h.step as f64, h.held_out_loss)),
-                Record::Warning(_) => {}
+                Record::Warning(_) | Record::Movement(_) => {}
             }
         }
         c

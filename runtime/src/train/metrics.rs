@@ -6,6 +6,8 @@
 //! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`.
 //! What evolves report, a number for each step: `"reports":{"energy":[2.5,1.25]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`.
 //! Of pairs the share of padding in their rows: `"padding":0.06`.
+//! After the first step and the first one behind each evaluation, how far it moved each parameter, `‖w′ − w‖ / ‖w‖`, and the learned coefficients of schemes
+//! and step sizes (of one for each column, their mean): `{"step":101,"update_to_weight":{"step.0.att.q.weight":0.0021},"coefficients":{"step.0.scheme.b":0.52},"seconds":12.9}`.
 //! Of images, `images_per_s`, `images` and also `"accuracy":0.98`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
 //! losses are nats per token, or per image, or what a loss of numbers is, and `null` where a held-out loss or a report is not finite; `seconds` is training time so far, over all sittings.
 
@@ -27,6 +29,7 @@ pub enum Record {
     Step(Step),
     HeldOut(HeldOut),
     Warning(Warning),
+    Movement(Movement),
 }
 
 /// A finished optimiser step.
@@ -159,12 +162,25 @@ pub struct Warning {
     pub warning: String,
 }
 
+/// How far a step moved the parameters, and where learned coefficients were then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Movement {
+    pub step: u64,
+    /// `‖w′ − w‖ / ‖w‖` by the paths of parameters; none of those that were zero.
+    pub update_to_weight: BTreeMap<String, f64>,
+    /// Coefficients of schemes, and step sizes, by their paths: the mean of those that have one for each column.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub coefficients: BTreeMap<String, f64>,
+    pub seconds: f64,
+}
+
 impl Record {
     pub fn step(&self) -> u64 {
         match self {
             Record::Step(s) => s.step,
             Record::HeldOut(h) => h.step,
             Record::Warning(w) => w.step,
+            Record::Movement(m) => m.step,
         }
     }
 }
@@ -216,6 +232,7 @@ impl Metrics {
                 s.seconds = milli(s.seconds);
             }
             Record::HeldOut(h) => h.seconds = milli(h.seconds),
+            Record::Movement(m) => m.seconds = milli(m.seconds),
             Record::Warning(_) => {}
         }
         line(&mut self.file, &r)?;

@@ -11,6 +11,7 @@ pub mod gradient;
 pub mod kept;
 pub mod lock;
 pub mod metrics;
+mod movement;
 pub mod run;
 pub(crate) mod stall;
 pub mod step;

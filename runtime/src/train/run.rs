@@ -86,6 +86,7 @@ impl Run {
             time_limit: s.time_limit,
             looked: 0.0,
             looks: 0,
+            last_look: 0,
             tokenizer: tokenizer.identity().map(String::from),
             tokens: 0,
             files: vec![],
@@ -205,7 +206,7 @@ impl Run {
                 of: h.of,
                 accuracy: h.accuracy,
             }),
-            Record::Step(_) | Record::Warning(_) => None,
+            Record::Step(_) | Record::Warning(_) | Record::Movement(_) => None,
         });
         let mut stall = Stall::new(x.manifest());
         for r in metrics.records() {
@@ -294,6 +295,7 @@ impl Run {
     /// When the program cannot.
     pub fn look(&mut self, windows: u64, due: u64) -> Result<(), TrainError> {
         self.progress.looks = due;
+        self.progress.last_look = self.progress.step;
         if windows == 0 || self.dataset.held_out_rows(1) == 0 {
             return Ok(());
         }
@@ -444,7 +446,7 @@ impl Run {
         let mut records = self.metrics.records().iter();
         records.find_map(|r| match r {
             Record::Warning(w) => Some(format!("step {}: {}", w.step, w.warning)),
-            Record::Step(_) | Record::HeldOut(_) => None,
+            Record::Step(_) | Record::HeldOut(_) | Record::Movement(_) => None,
         })
     }
 

@@ -19,6 +19,7 @@ use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
 use crate::train::gradient::{Enqueued, Found, enqueue, gradient};
 use crate::train::metrics::{Record, Speed, Step};
+use crate::train::movement::{self, Before};
 use crate::train::run::Run;
 use odec_program::manifest::StepCount;
 use odec_program::{Bindings, DType, EntryId};
@@ -51,6 +52,8 @@ pub(crate) struct Pending {
 struct UnderWay {
     start: Instant,
     lr: f64,
+    /// What was trained before it, where it is said how far the step moves that.
+    before: Option<Before>,
     batches: Vec<Batch>,
     drawn: Vec<(String, i32)>,
     gradient: Enqueued,
@@ -64,9 +67,10 @@ impl Run {
     }
 
     /// Whether another step may be asked for before the first of those under way is looked at: one, where the device works by
-    /// itself. More would not keep it busier.
+    /// itself. More would not keep it busier. None, where it is looked at how far the first one moves the parameters.
     pub fn may_ask(&self) -> bool {
-        self.pending.steps.len() <= self.x.ahead().min(1)
+        let looked_at = self.pending.steps.iter().any(|s| s.before.is_some());
+        self.pending.steps.len() <= self.x.ahead().min(1) && !looked_at
     }
 
     /// One optimiser step, and those under way before it.
@@ -98,6 +102,10 @@ impl Run {
             .map(|(name, x)| (name.as_str(), *x))
             .collect();
         let batches = self.batches(step).map_err(|e| self.cannot_read(e))?;
+        let before = match step == self.progress.last_look {
+            true => Some(movement::before(&mut self.x)?),
+            false => None,
+        };
         let drawn = step_count::drawn(&self.x.manifest().depths, self.progress.seed, step);
         let gradient = enqueue(&mut self.x, &batches, &drawn)?;
         if gradient.known().is_some_and(|loss| !loss.is_finite()) {
@@ -109,6 +117,7 @@ impl Run {
         self.pending.steps.push_back(UnderWay {
             start,
             lr,
+            before,
             batches,
             drawn,
             gradient,
@@ -206,6 +215,10 @@ impl Run {
             attempts: depths.iter().any(adaptive).then_some(made.attempts),
         };
         self.record(Record::Step(done.clone()))?;
+        if let Some(before) = first.before {
+            let movement = movement::after(&before, &self.progress, &mut self.x)?;
+            self.record(Record::Movement(movement))?;
+        }
         Ok(Some(done))
     }
 

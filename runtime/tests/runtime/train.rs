@@ -1,7 +1,7 @@
 //! Training, resuming, evaluating, generating.
 
 use crate::support;
-use odec_program::manifest::Manifest;
+use odec_program::manifest::{Manifest, Param};
 use odec_program::optimizers::AdamW;
 use odec_runtime::device::rng::Stream;
 use odec_runtime::parameters::checkpoint::Checkpoint;
@@ -62,8 +62,50 @@ fn losses(run: &Path) -> Vec<(u64, String)> {
         Record::Step(s) => (s.step, format!("{} {} {}", s.loss, s.lr, s.grad_norm)),
         Record::HeldOut(h) => (h.step, format!("held out {}", h.held_out_loss)),
         Record::Warning(w) => (w.step, w.warning),
+        Record::Movement(m) => (m.step, format!("{:?}", m.update_to_weight)),
     };
     metrics::parse(&text).into_iter().map(loss).collect()
+}
+
+/// The first step of a run and the first one behind each evaluation say how far they moved each parameter.
+#[test]
+fn steps_say_how_far_they_moved_the_parameters() {
+    let p = place();
+    let out = p.at("run");
+    let mut run = Run::start(&p.artifact, &out, &p.settings()).unwrap();
+    let values = |run: &mut Run| -> Vec<(String, Vec<f64>)> {
+        let x = run.executor_mut();
+        x.fetch(&[State::Params]).unwrap();
+        let of = |p: &Param| (p.path.clone(), x.of(State::Params, p).iter().collect());
+        x.manifest().trained().map(of).collect()
+    };
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    let mut said = 0;
+    for step in 1..=4 {
+        if step == 3 {
+            run.look(4, 1).unwrap();
+        }
+        let old = values(&mut run);
+        run.step().unwrap();
+        let new = values(&mut run);
+        let text = fs::read_to_string(out.join(METRICS)).unwrap();
+        let found = metrics::parse(&text).into_iter().find_map(|r| match r {
+            Record::Movement(m) if m.step == step => Some(m),
+            _ => None,
+        });
+        assert_eq!(found.is_some(), [1, 3].contains(&step), "step {step}");
+        let Some(found) = found else { continue };
+        said += 1;
+        for ((path, old), (_, new)) in old.iter().zip(&new) {
+            let size = norm(&mut old.iter().copied());
+            let moved = norm(&mut old.iter().zip(new).map(|(a, b)| a - b));
+            match found.update_to_weight.get(path) {
+                Some(ratio) => assert!((ratio - moved / size).abs() <= 1e-4 * ratio, "{path}"),
+                None => assert_eq!(size, 0.0, "{path}"),
+            }
+        }
+    }
+    assert_eq!(said, 2);
 }
 
 #[test]
@@ -179,7 +221,8 @@ fn a_resumed_run_gives_the_bits_of_an_uninterrupted_one() {
     let steps = |run: &Path| {
         losses(run)
             .into_iter()
-            .filter(|l| !l.1.starts_with("held"))
+            // No evaluation was asked for in the first seven steps, and nothing is said behind it.
+            .filter(|l| !l.1.starts_with("held") && !l.1.starts_with('{'))
             .collect::<Vec<_>>()
     };
     assert_eq!(steps(&whole), steps(&parts));
