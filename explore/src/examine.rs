@@ -79,7 +79,10 @@ impl Proved {
 }
 
 /// What is wrong with a point, and the texts that messages point into.
-type Wrong = (Vec<Diagnostic>, Parsed);
+struct Wrong {
+    messages: Vec<Diagnostic>,
+    parsed: Box<Parsed>,
+}
 
 /// The file with its settings; prints what is wrong with them.
 ///
@@ -89,8 +92,8 @@ pub fn applied(base: &Parsed, settings: &Settings) -> Done<Parsed> {
     set_all(base, settings).or_else(refused)
 }
 
-fn refused<T>((messages, parsed): Wrong) -> Done<T> {
-    report(&messages, &parsed.sources)?;
+fn refused<T>(wrong: Wrong) -> Done<T> {
+    report(&wrong.messages, &wrong.parsed.sources)?;
     Err(Failure::internal("a point is wrong without an error"))
 }
 
@@ -98,7 +101,9 @@ fn set_all(base: &Parsed, settings: &Settings) -> Result<Parsed, Wrong> {
     let mut parsed = base.clone();
     for (path, value) in settings {
         if let Err(d) = set(&mut parsed.file, &mut parsed.sources, path, &value.text) {
-            return Err((vec![placed(d, &parsed, settings)], parsed));
+            let messages = vec![placed(d, &parsed, settings)];
+            let parsed = Box::new(parsed);
+            return Err(Wrong { messages, parsed });
         }
     }
     Ok(parsed)
@@ -136,7 +141,10 @@ fn checked(base: &Parsed, settings: &Settings) -> Done<Result<(Parsed, Checked),
             let errors = messages.into_iter();
             let errors = errors.filter(|d| d.severity == Severity::Error);
             let errors = errors.map(|d| placed(d, &parsed, settings));
-            Ok(Err((errors.collect(), parsed)))
+            Ok(Err(Wrong {
+                messages: errors.collect(),
+                parsed: Box::new(parsed),
+            }))
         }
     }
 }

@@ -82,8 +82,8 @@ pub fn learned(r: &Run) -> Result<Vec<Coefficient>, String> {
 
 /// Coefficients while a run was trained, from where they began, as its metrics say them, to the last checkpoint; by name and step.
 pub fn paths(r: &Run, last: &[Coefficient]) -> Vec<Path> {
-    let mut all: BTreeMap<(String, Option<u64>), Vec<(f64, f64)>> = BTreeMap::new();
-    let mut add = |key, point| all.entry(key).or_default().push(point);
+    let mut all: BTreeMap<_, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut add = |key: (String, Option<u64>), point| all.entry(key).or_default().push(point);
     for c in last {
         for (step, (began, _)) in &c.values {
             if let Some(x) = began {
