@@ -1,8 +1,8 @@
 //! `odec eval`: loss and perplexity of a run on held-out text; of classes, the share that is predicted; of pairs, BLEU and chrF of translations.
 
 use crate::cli;
+use crate::commands::trained;
 use crate::commands::translate::spread;
-use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_program::manifest::Loss;
 use odec_runtime::infer::bleu::{BLEU, CHRF, Scores, scores};
@@ -12,22 +12,15 @@ use odec_runtime::infer::translate::translates;
 use odec_runtime::system::output;
 use odec_runtime::system::progress::Work;
 use odec_runtime::{
-    Evaluation, Executor, Search, Show, Shown, Tokenizer, Weights, dataset_of, open_run_with,
-    outln, pairs_of, tokenizer_of, translate,
+    Evaluation, Executor, Search, Show, Shown, Tokenizer, dataset_of, outln, pairs_of,
+    tokenizer_of, translate,
 };
 use odec_source::escape::escaped;
 use serde_json::{Value, json};
 use std::io::Write;
 
 pub fn run(args: &cli::Eval) -> Done {
-    let mut executor = open_run_with(
-        &args.run,
-        args.device,
-        None,
-        artifact::unsigned(args.trust),
-        Weights::last_if(args.no_ema),
-    )
-    .map_err(Failure::input)?;
+    let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
     let show = if args.json {
         Show::Warnings
     } else {

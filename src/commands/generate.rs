@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::commands::sampling_errors;
-use odec_driver::artifact;
+use crate::commands::trained;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::method::explicit;
 use odec_program::manifest::Images;
@@ -10,23 +10,13 @@ use odec_runtime::infer::flow;
 use odec_runtime::infer::generate::{GenerateError, can_generate};
 use odec_runtime::system::progress::Work;
 use odec_runtime::system::{output, stdio};
-use odec_runtime::{
-    Executor, Sampling, Show, Shown, Tokenizer, Weights, generate, open_run_with, outln,
-    tokenizer_of,
-};
+use odec_runtime::{Executor, Sampling, Show, Shown, Tokenizer, generate, outln, tokenizer_of};
 use serde_json::json;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 pub fn run(args: &cli::Generate) -> Done {
-    let mut executor = open_run_with(
-        &args.run,
-        args.device,
-        None,
-        artifact::unsigned(args.trust),
-        Weights::last_if(args.no_ema),
-    )
-    .map_err(Failure::input)?;
+    let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
     if let (Some(output), Some(scheme), Some(steps)) = (&args.output, &args.scheme, args.steps) {
         return draw(args, &mut executor, (output, scheme, steps));
     }
@@ -82,9 +72,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
     let mut classifier = match &args.classifier {
         None => None,
         Some(run) => {
-            let unsigned = artifact::unsigned(args.trust);
-            let opened = open_run_with(run, args.device, None, unsigned, Weights::default());
-            let mut opened = opened.map_err(Failure::input)?;
+            let mut opened = trained(run, args.device, args.trust, false)?;
             flow::classified(&mut opened, &of, &[]).map_err(Failure::input)?;
             Some(opened)
         }

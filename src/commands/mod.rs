@@ -30,3 +30,14 @@ pub mod simulate;
 pub mod tokenize;
 pub mod train;
 pub mod translate;
+
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
+use odec_runtime::{DeviceChoice, Executor, Weights, open_run_with};
+use std::path::Path;
+
+/// The trained model of a run: with its running means where it has some and `no_ema` is not said.
+fn trained(run: &Path, device: DeviceChoice, trust: bool, no_ema: bool) -> Done<Executor> {
+    let (unsigned, weights) = (artifact::unsigned(trust), Weights::last_if(no_ema));
+    open_run_with(run, device, None, unsigned, weights).map_err(Failure::input)
+}

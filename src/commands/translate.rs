@@ -1,27 +1,16 @@
 //! `odec translate`: the second texts that a run on pairs gives for first ones.
 
 use crate::cli;
-use odec_driver::artifact;
+use crate::commands::trained;
 use odec_driver::fail::{Done, Failure};
 use odec_runtime::infer::translate::{TranslateError, translates};
 use odec_runtime::system::progress::Work;
-use odec_runtime::{
-    Search, Show, Shown, Tokenizer, Weights, open_run_with, outln, pairs_of, tokenizer_of,
-    translate,
-};
+use odec_runtime::{Search, Show, Shown, Tokenizer, outln, pairs_of, tokenizer_of, translate};
 use odec_source::escape::escaped;
 use serde_json::json;
 
 pub fn run(args: &cli::Translate) -> Done {
-    let unsigned = artifact::unsigned(args.trust);
-    let opened = open_run_with(
-        &args.run,
-        args.device,
-        None,
-        unsigned,
-        Weights::last_if(args.no_ema),
-    );
-    let mut executor = opened.map_err(Failure::input)?;
+    let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
     if !translates(&executor) {
         return Err(Failure::input(TranslateError::OneSequence));
     }
