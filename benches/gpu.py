@@ -29,15 +29,16 @@ from gpu_cases import (
     REVOLVE,
     SIZES,
     SLOTS,
-    SMALL,
     TIMED,
     TINY,
     TINY_LAUNCHES,
     Launches,
     Size,
     changed,
+    reads_text,
     sets,
     sized,
+    small,
     trained,
 )
 
@@ -111,12 +112,14 @@ class Builder:
         """A system made small, and its losses on this processor."""
         label = f"{name}-{precision}" + ("-revolve" if slots else "")
         source = self.source(name, label, precision, slots)
-        artifacts = self.build(source, SMALL, self.options.targets)
+        text = source.read_text(encoding="utf-8")
+        values = small(text)
+        artifacts = self.build(source, values, self.options.targets)
         case = {"label": label, "system": name, "precision": precision, "revolve": bool(slots), "artifacts": artifacts}
-        if not slots:
+        if not slots and reads_text(text):
             with tempfile.TemporaryDirectory(prefix="odec-gpu-") as scratch:
                 here = Path(scratch) / "here.odex"
-                self.call("build", str(source), *sets(SMALL), "-o", str(here))
+                self.call("build", str(source), *sets(values), "-o", str(here))
                 out = Path(scratch) / "run"
                 self.call(*gpu_run.train(str(here), self.folder, "cpu", self.options.steps, out))
                 case["losses"] = gpu_run.losses(out)

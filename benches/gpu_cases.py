@@ -3,6 +3,7 @@
 Takes the folder of schemes; gives sources and overrides for `odec build`. Leaves building to `gpu.py`, running to `gpu_run.py`.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +92,18 @@ def trained(schemes: Path) -> list[str]:
     """Names of all systems that are models with a train block, in order."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(schemes.glob("*.ode"))}
     return [name for name, text in texts.items() if "\nmodel " in text and TRAIN in text]
+
+
+def reads_text(text: str) -> bool:
+    """Whether a file's model is trained on one text, as the one that travels: its losses can be compared."""
+    return re.search(r"^ *data +text\(", text, re.MULTILINE) is not None
+
+
+def small(text: str) -> dict[str, int]:
+    """Overrides that make a system small. Models of images and of pairs of texts keep their widths, which are small, and must fit each other."""
+    if reads_text(text):
+        return SMALL
+    return {"train.batch": 2} if re.search(r"^ *batch +\d", text, re.MULTILINE) else {}
 
 
 def changed(text: str, precision: str, slots: int | None) -> str:

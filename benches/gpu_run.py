@@ -415,8 +415,11 @@ class Session:
                 return [{"label": folder.name, "system": "kernels"} for folder in kept]
             case "launches":
                 return list(filter(chosen, self.plan["launches"]))
-            case "conformance" | "losses":
+            case "conformance":
                 return conformance
+            case "losses":
+                # Those of models that read the text that travels.
+                return [case for case in conformance if case["revolve"] or "losses" in case]
             case "profile":
                 return [case for case in speed if case["system"] in PROFILED]
             case _:
