@@ -103,6 +103,8 @@ pub(super) trait Products {
     fn begin(&self, e: &mut Emitter, tiles: [&Factor; 2], stage: Val, sums: &[Val]) -> Vec<Val>;
     /// Gives the sums with all products of the tiles added.
     fn finish(&self, e: &mut Emitter, tiles: [&Factor; 2], stage: Val, sums: &[Val]) -> Vec<Val>;
+    /// Waits for all that was begun but the last so many.
+    fn wait(&self, e: &mut Emitter, left: u64, sums: &[Val]) -> Vec<Val>;
 }
 
 /// The stages.
@@ -189,31 +191,43 @@ impl Ring {
                 let mbarrier = e.add_int(read, self.mbarrier as i64);
                 e.await_phase(mbarrier, parity);
             }
-            if by_threads {
-                by.arrived(e);
-            }
-            // Everybody's part of this tile is here, and everybody is done with the one before, whose place is taken next.
-            e.barrier();
-            let sums = by.begin(e, factors, read, sums);
             let ahead = (stages - 1) * deep;
             let next = e.add_int(inner, ahead as i64);
             // What nobody will wait for is not asked for.
-            if let Some(by) = elected.filter(|_| reaches(ahead)) {
-                let exists = e.below(next, end);
-                let by = by.provided(e, exists);
-                self.ask(e, by, next, write);
-            }
-            let loaded = factors.map(|f| match reaches(ahead) {
-                true => f.fetch(e, team, next, write),
-                false => vec![],
-            });
-            if copies {
-                e.close_copies();
-            }
-            let mut sums = by.finish(e, factors, read, &sums);
-            for (f, loaded) in factors.into_iter().zip(loaded) {
-                f.put(e, loaded, write);
-            }
+            let ask = |e: &mut Emitter| {
+                if let Some(by) = elected.filter(|_| reaches(ahead)) {
+                    let exists = e.below(next, end);
+                    let by = by.provided(e, exists);
+                    self.ask(e, by, next, write);
+                }
+            };
+            let mut sums = if by_threads {
+                by.arrived(e);
+                // Everybody's part of this tile is here, and everybody is done with the one before, whose place is taken next.
+                e.barrier();
+                let sums = by.begin(e, factors, read, sums);
+                ask(e);
+                let loaded = factors.map(|f| match reaches(ahead) {
+                    true => f.fetch(e, team, next, write),
+                    false => vec![],
+                });
+                if copies {
+                    e.close_copies();
+                }
+                let sums = by.finish(e, factors, read, &sums);
+                for (f, loaded) in factors.into_iter().zip(loaded) {
+                    f.put(e, loaded, write);
+                }
+                sums
+            } else {
+                // Threads bring nothing, so tensor cores need not wait for them: this tile's products are begun before those of the one before
+                // are waited for. Then everybody is done with that, and its place is taken next.
+                let sums = by.begin(e, factors, read, sums);
+                let sums = by.wait(e, 1, &sums);
+                e.barrier();
+                ask(e);
+                sums
+            };
             let (after, last) = (e.add_int(read, stage as i64), e.int(all));
             let wraps = e.cmp(Cmp::Eq, after, last);
             sums.extend([e.select(wraps, zero, after), read]);
@@ -227,6 +241,9 @@ impl Ring {
         if copies {
             e.await_copies(0);
         }
-        done[..count].to_vec()
+        match by_threads {
+            true => done[..count].to_vec(),
+            false => by.wait(e, 0, &done[..count]),
+        }
     }
 }

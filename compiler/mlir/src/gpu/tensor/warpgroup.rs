@@ -70,17 +70,36 @@ impl Products for Group {
     }
 
     fn finish(&self, e: &mut Emitter, _: [&Factor; 2], _: Val, sums: &[Val]) -> Vec<Val> {
-        e.await_products(sums)
+        self.wait(e, 0, sums)
     }
+
+    fn wait(&self, e: &mut Emitter, left: u64, sums: &[Val]) -> Vec<Val> {
+        e.await_products_but(left, sums)
+    }
+}
+
+/// Tiles below each other that blocks take before they go to the right: as many as there are side by side when every multiprocessor has two, so
+/// that what runs at a time reads the least of both factors, which the others find in the cache.
+const BAND: i64 = 16;
+
+/// The row and column of tiles of a block.
+fn place(e: &mut Emitter, block: Val, [down, across]: [(Val, u64); 2]) -> (Val, Val) {
+    let [rows, columns] = [down, across].map(|(n, tile)| e.div_ceil(n, tile as i64));
+    let whole = e.mul_int(columns, BAND);
+    let (band, within) = (e.div(block, whole), e.rem(block, whole));
+    let first = e.mul_int(band, BAND);
+    let (left, most) = (e.sub(rows, first), e.int(BAND));
+    let height = e.min(left, most);
+    let row = e.rem(within, height);
+    (e.add(first, row), e.div(within, height))
 }
 
 /// Emits the kernel; the spec is one that [`odec_program::gpu::tensor::warpgroup::runs`] takes.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
     let [m, n, k] = extents(e, kernel);
     let (thread, block) = (e.thread(), e.block());
-    let panels = e.div_ceil(m, ROWS as i64);
-    let (down, across) = (e.rem(block, panels), e.div(block, panels));
     let wide = cols(kernel);
+    let (down, across) = place(e, block, [(m, ROWS), (n, wide)]);
     let (row, col) = (e.mul_int(down, ROWS as i64), e.mul_int(across, wide as i64));
     let factors = [(0, [m, k], row), (1, [n, k], col)];
     let ring = Ring {
