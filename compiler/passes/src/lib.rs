@@ -78,6 +78,8 @@ pub struct Policy {
     pub precision: Precision,
     /// For [`mod@revolve`].
     pub memory: Memory,
+    /// For [`mod@precision`]: whether factors of contractions are copied to tensor cores as they are stored, not rounded on their way.
+    pub copied: bool,
 }
 
 /// A pass over a graph.
@@ -94,7 +96,7 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
     },
     GraphPass {
         name: "precision",
-        run: |g, policy| precision::round(g, policy.precision),
+        run: |g, policy| precision::round(g, policy.precision, policy.copied),
     },
     GraphPass {
         name: "revolve",

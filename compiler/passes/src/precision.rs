@@ -11,8 +11,8 @@
 //!
 //! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the
 //! value was stored in bf16 before. It is, by an op [`Bf16`] behind its producer, where that saves memory: where it waits
-//! for the backward pass and nothing else keeps it, or where a map makes it and only contractions read it. Gradients pass
-//! a rounding unchanged. Everything here follows from the forward part of a graph alone, so that all entries, decoding
+//! for the backward pass and nothing else keeps it, or where a map makes it and only contractions read it; on GPUs always, where factors
+//! are copied to tensor cores and cannot be rounded on their way. Gradients pass a rounding unchanged. Everything here follows from the forward part of a graph alone, so that all entries, decoding
 //! included, compute the same bits.
 
 use super::facts::{Facts, Role};
@@ -25,12 +25,15 @@ use odec_program::Size;
 use odec_program::manifest::Precision;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Chooses element types.
-pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
+/// Chooses element types; `copied` says that factors are copied as they are stored.
+pub fn round(graph: &Graph, precision: Precision, copied: bool) -> Result<Graph, TypeError> {
     if precision != Precision::Bf16 {
         return Ok(graph.clone());
     }
-    let reading = Reading::of(graph);
+    let reading = Reading {
+        copied,
+        ..Reading::of(graph)
+    };
     let inner: BTreeSet<Value> = reading.values().filter(|v| reading.is_inner(*v)).collect();
     let mut rounded: BTreeMap<Value, Value> = BTreeMap::new();
     let mut widened: BTreeMap<Value, Value> = BTreeMap::new();
@@ -125,6 +128,8 @@ struct Reading<'g> {
     /// Value → the nodes that read it, with the operand's number.
     readers: BTreeMap<Value, Vec<(u32, usize)>>,
     results: BTreeSet<Value>,
+    /// Whether factors are copied as they are stored.
+    copied: bool,
 }
 
 impl<'g> Reading<'g> {
@@ -141,6 +146,7 @@ impl<'g> Reading<'g> {
             halves: halves(graph),
             readers,
             results: graph.outputs().iter().map(|(_, v)| *v).collect(),
+            copied: false,
         }
     }
 
@@ -261,6 +267,9 @@ impl<'g> Reading<'g> {
         let (round, others): (Vec<_>, Vec<_>) = readers.iter().partition(|r| how(r).is_some());
         if round.is_empty() {
             return false;
+        }
+        if self.copied {
+            return true;
         }
         let site = &self.graph.node(v.node).site;
         let forward = site.pass == Pass::Forward;

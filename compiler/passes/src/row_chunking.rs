@@ -36,7 +36,11 @@ pub fn cut(mut code: LaunchList, maxima: Maxima, limit: u64, unit: u64) -> Launc
     candidates.retain(|(bytes, _)| Some(bytes.saturating_mul(2)) >= widest);
     // Of equally wide ones the first.
     candidates.sort_by_key(|(bytes, b)| (std::cmp::Reverse(*bytes), *b));
-    for (wide, b) in candidates {
+    for (_, b) in candidates {
+        // In columns: the gradient of logits is as wide as they are, though its numbers may be smaller.
+        let Some(wide) = columns(code.get(b)) else {
+            continue;
+        };
         let Some(range) = reach(&code, &used, b, wide) else {
             continue;
         };
@@ -77,9 +81,9 @@ fn row_bytes(code: &LaunchList, b: BufferId) -> Option<u64> {
     columns(code.get(b))?.checked_mul(code.get(b).dtype.bytes())
 }
 
-/// Whether a launch uses rows of so many bytes or more.
+/// Whether a launch uses rows of so many columns or more.
 fn uses_wide(code: &LaunchList, l: &Launch, wide: u64) -> bool {
-    l.args.iter().any(|b| row_bytes(code, *b) >= Some(wide))
+    l.args.iter().any(|b| columns(code.get(*b)) >= Some(wide))
 }
 
 /// From the first to the last launch that uses a wide buffer, or one that such a launch uses; `None` if these are too many.
@@ -101,7 +105,7 @@ fn reach(
             return None;
         }
         let args = code.launches[range.clone()].iter().flat_map(|l| &l.args);
-        let more = args.filter(|b| row_bytes(code, **b) >= Some(wide) && !seen.contains(b));
+        let more = args.filter(|b| columns(code.get(**b)) >= Some(wide) && !seen.contains(b));
         new.extend(more);
         seen.extend(&new);
     }

@@ -155,6 +155,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     let policy = Policy {
         precision: train.map_or(Default::default(), |t| t.precision),
         memory: Memory::Store,
+        copied: false,
     };
     let sequence = Bindings::new(1, built.config.context);
     let evolves = &built.summary.evolves;
@@ -261,6 +262,7 @@ pub fn training(built: &Built) -> Result<Training, AssembleError> {
     let policy = Policy {
         precision: train.map_or(Default::default(), |t| t.precision),
         memory: train.map_or(Memory::default(), |t| t.memory),
+        copied: false,
     };
     let graph = run_graph_passes(&built.grad, policy)?;
     let counted = |part| counted_of(built, &graph, part, false);

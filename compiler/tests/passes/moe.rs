@@ -185,6 +185,7 @@ fn mixtures_round_their_factors() {
     let rounded = Policy {
         precision: Precision::Bf16,
         memory: Memory::Store,
+        copied: false,
     };
     let (built, text) = model("precision bf16");
     let graph = run_graph_passes(&built.grad, rounded).unwrap();

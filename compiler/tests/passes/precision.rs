@@ -15,6 +15,7 @@ use odec_runtime::{Reader, State, Value};
 const BF16: Policy = Policy {
     precision: Precision::Bf16,
     memory: Memory::Store,
+    copied: false,
 };
 
 const FLOWS: [&str; 6] = [

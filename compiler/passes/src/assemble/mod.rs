@@ -82,7 +82,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     let real = model.precision.real();
     let table = ParamTable::new(model.params, real, model.train.as_ref())?;
     let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g), real);
-    let mut maker = Maker::new(&table, &constants, options, policy(model));
+    let mut maker = Maker::new(&table, &constants, options, policy(model, options));
     let mut entries = BTreeMap::new();
     for (name, graph, maxima) in graphs {
         let made = maker.graph_entries(name, graph, maxima)?;
@@ -162,7 +162,7 @@ pub fn gradient(
     let (constants, _) = tables([graph].into_iter(), real);
     let policy = Policy {
         memory,
-        ..policy(model)
+        ..policy(model, options)
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
     let mut made = maker.graph_entries(EntryId::Grad, graph, trained(model))?;
@@ -183,10 +183,12 @@ fn trained(model: &Model) -> Maxima {
 }
 
 /// How a model computes, and what its gradient keeps.
-fn policy(model: &Model) -> Policy {
+fn policy(model: &Model, options: Options) -> Policy {
     Policy {
         precision: model.precision,
         memory: model.train.as_ref().map_or(Memory::Store, |t| t.memory),
+        // What is packed into panels is rounded there.
+        copied: !options.tiling.packs,
     }
 }
 
