@@ -7,6 +7,7 @@ use super::lower::Tiling;
 use crate::model::{Built, Translation};
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
+use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::manifest::{self, Claim, Precision, StepCount, Train};
 use odec_program::{Bindings, DType, EntryId, Target};
 
@@ -76,6 +77,7 @@ impl Options {
                 blocking: target.blocking(real),
                 packs: target.packs(),
                 pairs: target.pairs(),
+                warpgroups: (target == Target::Sm90a).then_some(Tokens::Many),
             },
             fusion: Fusion::On,
             // A piece must keep a processor busy while the weights pass by, and a card still more so.

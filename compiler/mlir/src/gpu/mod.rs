@@ -101,6 +101,8 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
         {
             255
         }
+        // A block has a multiprocessor to itself.
+        KernelSpec::Contract(c) if warpgroup::runs(c, target) && warpgroup::cols(c) > 128 => 255,
         // Two blocks of 256 threads share a multiprocessor.
         KernelSpec::Contract(c) if warpgroup::runs(c, target) => 128,
         _ => 168,

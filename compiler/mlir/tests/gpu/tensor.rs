@@ -10,7 +10,7 @@ use crate::harness::noise;
 use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
-use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{Case, Cases, Expected};
 
@@ -154,7 +154,16 @@ struct Lies {
     finish: bool,
 }
 
-fn contraction(target: Target, [m, n, k]: [u64; 3], lies: &Lies) {
+/// A blocking whose tiles have so many columns.
+fn blocking(cols: u32) -> Blocking {
+    Blocking {
+        nr: cols,
+        nc: cols,
+        ..Target::Sm80.blocking(DType::F32)
+    }
+}
+
+fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
     let dynamic = |x: u64, d: bool| match d {
         true => Extent::Dynamic,
         false => Extent::Static(x),
@@ -170,7 +179,7 @@ fn contraction(target: Target, [m, n, k]: [u64; 3], lies: &Lies) {
         layout: lies.layout,
         accumulate: lies.accumulate,
         order: Order::Chain,
-        blocking: Target::Sm80.blocking(DType::F32),
+        blocking: blocking(cols),
         epilogue: lies.finish.then(|| epilogue(n)),
     };
     assert!(tensor::contract::runs(&spec));
@@ -230,14 +239,14 @@ fn contraction(target: Target, [m, n, k]: [u64; 3], lies: &Lies) {
     });
     launched.expect(out, 0, &want.collect::<Vec<_>>());
     let what = format!(
-        "{target}: {m} × {n} × {k}, {:?}, {}, {:?}",
+        "{target}, {cols} columns: {m} × {n} × {k}, {:?}, {}, {:?}",
         lies.a, lies.a_transposed, lies.layout
     );
     launched.check(&what);
 }
 
-/// All transpositions for each of these sizes.
-fn contractions(target: Target, sizes: &[[u64; 3]]) {
+/// All transpositions for each of these sizes, with tiles of so many columns.
+fn contractions(target: Target, cols: u32, sizes: &[[u64; 3]]) {
     let mut number = 0;
     for mut sizes in sizes.iter().copied() {
         for a_transposed in [false, true] {
@@ -252,7 +261,7 @@ fn contractions(target: Target, sizes: &[[u64; 3]]) {
                     accumulate: number % 3 == 0,
                     finish: number % 4 == 1,
                 };
-                contraction(target, sizes, &lies);
+                contraction(target, cols, sizes, &lies);
             }
         }
     }
@@ -262,20 +271,41 @@ fn contractions(target: Target, sizes: &[[u64; 3]]) {
 fn contractions_of_bf16() {
     // Several blocks and more tiles than stages; a few rows; extents that are multiples of eight, of four, odd.
     let sizes = [[130, 72, 136], [3, 8, 16], [33, 68, 44], [17, 37, 35]];
-    contractions(Target::Sm80, &sizes);
+    contractions(Target::Sm80, 64, &sizes);
 }
 
 #[test]
 fn contractions_of_bf16_by_warpgroups() {
-    // The same with tiles of 128 columns (72, 132) and of 64, of which 264 are more than there are places.
-    let sizes = [
-        [130, 72, 200],
-        [3, 8, 16],
-        [33, 132, 44],
-        [17, 37, 35],
-        [65, 64, 264],
-    ];
-    contractions(Target::Sm90a, &sizes);
+    // The same with tiles of 128 columns and of 64, of which 264 are more than there are places.
+    let sizes = [[130, 72, 200], [3, 8, 16], [33, 132, 44], [17, 37, 35]];
+    contractions(Target::Sm90a, 128, &sizes);
+    contractions(Target::Sm90a, 64, &[[65, 64, 264], [33, 132, 44]]);
+}
+
+/// Where both factors come by tensor maps.
+#[test]
+fn contractions_of_bf16_with_wide_tiles() {
+    let mut number = 0;
+    for sizes in [[130_u64, 264, 200], [136, 512, 328], [8, 256, 64]] {
+        for a_transposed in [false, true] {
+            let m = if a_transposed {
+                sizes[0].next_multiple_of(8) + 32
+            } else {
+                sizes[0]
+            };
+            for layout in [Layout::Columns, Layout::Rows] {
+                number += 1;
+                let lies = Lies {
+                    a: DType::Bf16,
+                    a_transposed,
+                    layout,
+                    accumulate: number % 3 == 0,
+                    finish: number % 4 == 1,
+                };
+                contraction(Target::Sm90a, 256, [m, sizes[1], sizes[2]], &lies);
+            }
+        }
+    }
 }
 
 /// What a tensor map brings is what passes through registers, to the bit: numbers of bf16 that are stored as f32 come that way.

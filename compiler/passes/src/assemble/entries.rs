@@ -13,6 +13,7 @@ use crate::plan::{Layout, check, plan};
 use crate::{Policy, row_chunking, run_graph_passes};
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TensorType};
+use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{Constant, Memory};
 use odec_program::{
@@ -111,13 +112,15 @@ impl<'a> Maker<'a> {
         let graph = run_graph_passes(graph, policy)?;
         let (homes, outputs) = self.homes(name, &graph, &inputs, maxima)?;
         let units = fuse(&graph, self.options.fusion);
-        let mut code =
-            lower(&graph, &units, &homes, self.options.tiling, real).map_err(|error| {
-                AssembleError::Lower {
-                    entry: name.into(),
-                    error,
-                }
-            })?;
+        let mut tiling = self.options.tiling;
+        if matches!(name, EntryId::Decode | EntryId::Extend) {
+            tiling.warpgroups = tiling.warpgroups.map(|_| Tokens::Few);
+        }
+        let failed = |error| AssembleError::Lower {
+            entry: name.into(),
+            error,
+        };
+        let mut code = lower(&graph, &units, &homes, tiling, real).map_err(failed)?;
         if self.options.fusion == Fusion::On {
             code = fuse_epilogues(code);
         }

@@ -10,8 +10,9 @@ use crate::facts::{kind, only};
 use crate::launch_list::{BufferId, Placement};
 use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
+use odec_program::gpu::tensor::warpgroup::{self, Tokens};
 use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack};
-use odec_program::{DType, Size};
+use odec_program::{DType, Size, Target};
 
 /// How contractions of one real type are cut up for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Tiling {
     pub packs: bool,
     /// Order and blocking of factors rounded to bf16, where those are multiplied in pairs.
     pub pairs: Option<(Order, Blocking)>,
+    /// Where contractions run by warpgroups: how many rows they have.
+    pub warpgroups: Option<Tokens>,
 }
 
 impl Tiling {
@@ -104,6 +107,10 @@ impl Lowering<'_> {
             order,
             blocking,
             epilogue: None,
+        };
+        let spec = match self.tiling.warpgroups {
+            Some(tokens) if warpgroup::runs(&spec, Target::Sm90a) => warpgroup::tiled(spec, tokens),
+            _ => spec,
         };
         let (a, c) = (self.buffer(a)?, self.buffer(only(n))?);
         self.launch(

@@ -5,9 +5,11 @@
 //! "128-byte swizzling mode"), so that eight pieces side by side and eight below each other both are in different
 //! banks. Shared memory is that of [`crate::gpu::Shape::dynamic`].
 
+use super::map::PIECE;
 use super::{attend, contract};
-use crate::Target;
+use crate::gpu::DYNAMIC_LIMIT;
 use crate::kernel::{Attend, Contract, Extent};
+use crate::{DType, Target};
 
 /// Threads of a warpgroup.
 pub const GROUP: u64 = 128;
@@ -32,15 +34,47 @@ pub fn runs(c: &Contract, target: Target) -> bool {
     target == Target::Sm90a && contract::runs(c)
 }
 
-/// Columns of a block's tile of C: 128, but 64 where `n` is no larger, and where C's size is known (of weights' gradients)
-/// and gives too few blocks. Never a question of the number of tokens.
+/// Columns of a block's tile of C: 64, 128 or 256, as its blocking says. The widest are for factors that come by tensor maps alone: a thread
+/// has no registers for others to pass through.
 pub fn cols(c: &Contract) -> u64 {
-    let few = |m: u64, n: u64| m.div_ceil(ROWS) * n.div_ceil(128) < PROCESSORS;
-    match (c.m, c.n) {
-        (_, Extent::Static(n)) if n <= 64 => 64,
-        (Extent::Static(m), Extent::Static(n)) if few(m, n) => 64,
-        _ => 128,
-    }
+    let most = match (0..2).all(|n| contract::vector(c, n) * DType::Bf16.bytes() == PIECE) {
+        true => 256,
+        false => 128,
+    };
+    u64::from(c.blocking.nr).next_power_of_two().clamp(64, most)
+}
+
+/// How many rows, tokens, a contraction has, where that is not known when it is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tokens {
+    /// Of texts that are read token by token.
+    Few,
+    Many,
+}
+
+/// A contraction with the tiles that are fastest. A tile of 128 × 256 reads the least of both factors for each product, and leaves room for
+/// one block; two of 128 × 128 share a multiprocessor, so that one multiplies while the other begins or ends. Narrower ones are for
+/// fewer tiles than there are multiprocessors.
+pub fn tiled(mut c: Contract, tokens: Tokens) -> Contract {
+    let tiles = |m: u64, n: u64, cols: u64| m.div_ceil(ROWS) * n.div_ceil(cols);
+    // Columns beyond the last are multiplied, too.
+    let whole = |n: u64| n.next_multiple_of(256) - n <= n / 16;
+    let nr = match (c.m, c.n) {
+        (Extent::Static(m), Extent::Static(n)) => {
+            let enough = |cols: u64, times: u64| tiles(m, n, cols) >= times * PROCESSORS;
+            match () {
+                () if enough(256, 4) && whole(n) => 256,
+                () if n > 64 && enough(128, 1) => 128,
+                () => 64,
+            }
+        }
+        (_, Extent::Static(n)) if tokens == Tokens::Many && whole(n) => 256,
+        (_, Extent::Static(n)) if tokens == Tokens::Many && n > 64 => 128,
+        _ => 64,
+    };
+    c.blocking.nr = nr;
+    c.blocking.nc = c.blocking.nc.next_multiple_of(nr);
+    c
 }
 
 /// Rows and columns of a factor's tile, as they lie in memory.
@@ -67,9 +101,10 @@ pub fn stage(c: &Contract) -> u64 {
     with_mbarrier(tiles(c))
 }
 
-/// Stages in shared memory: one is read while the others arrive. As many as leave room for another block.
+/// Stages in shared memory: one is read while the others arrive. As many as leave room for another block, but where its sums leave none.
 pub fn stages(c: &Contract) -> u64 {
-    (HALF / (2 * stage(c))).min(4)
+    let room = if cols(c) > 128 { DYNAMIC_LIMIT } else { HALF };
+    (room / (2 * stage(c))).min(4)
 }
 
 /// Bytes of all stages.
