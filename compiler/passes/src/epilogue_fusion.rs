@@ -2,7 +2,8 @@
 //!
 //! Takes a [`LaunchList`]; gives the same without the sums that stood between the two. A map joins a contraction as its
 //! [`Epilogue`] where it has one result, over the same rows and columns, reads the sum at its own element, and all else by
-//! row and column, as an epilogue can; every operand is of the program's real type. The sum is finished before the same
+//! row and column, as an epilogue can; every operand is of the program's real type, but for the result on tensor cores, which may be
+//! bf16. The sum is finished before the same
 //! expression is evaluated, so no bit changes. Coefficients stay launch arguments.
 //!
 //! The joined launch stands where the contraction stood: the result lives where the sum lived, and nothing lives longer
@@ -11,9 +12,10 @@
 //! register of a tile.
 
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
-use odec_program::expr::{ColMap, Expr, RowMap};
+use odec_program::expr::{ColMap, Expr, RowMap, UnaryOp};
+use odec_program::gpu::tensor;
 use odec_program::kernel::{Epilogue, KernelSpec, Rows};
-use odec_program::{Access, Body, Size, Slot};
+use odec_program::{Access, Body, DType, Size, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most expressions of an epilogue, with those that elementary functions stand for: every vector of a register tile has
@@ -72,7 +74,10 @@ fn joined(code: &LaunchList, uses: &[Uses], map: usize) -> Option<(usize, Launch
         && k.stores[0].operand as usize == inputs.len()
         && k.stores[0].access == Access::full(k.cols);
     let plain = k.body.nodes.iter().all(is_plain) && after.held.is_none();
-    if !one_result || !plain || k.operands.iter().any(|d| *d != k.dtype) {
+    let (result, read) = k.operands.split_last()?;
+    let real = |d: &DType| *d == k.dtype;
+    if !one_result || !plain || !read.iter().all(real) || !(real(result) || *result == DType::Bf16)
+    {
         return None;
     }
     if k.body.expand_transcendentals(k.dtype).0.nodes.len() > MAX_EXPRESSIONS {
@@ -149,11 +154,22 @@ fn with_epilogue(before: &Launch, after: &Launch, k: &Rows, sum: usize) -> Optio
     args.extend(operands.iter().map(|i| after.args[*i as usize]));
     args.push(*after.args.last()?);
     let mut c = c.clone();
-    c.epilogue = Some(Epilogue {
+    c.rounds = k.operands.last() == Some(&DType::Bf16);
+    if c.rounds && (c.dtype != DType::F32 || !tensor::contract::runs(&c)) {
+        return None;
+    }
+    // What is rounded when it is stored need not be rounded before.
+    let value = match body.nodes[k.stores[0].value.0 as usize] {
+        Expr::Unary(UnaryOp::Bf16, of) if c.rounds => of,
+        _ => k.stores[0].value,
+    };
+    let same =
+        operands.is_empty() && k.uniforms == 0 && matches!(body.nodes[value.0 as usize], Expr::Acc);
+    c.epilogue = (!same).then_some(Epilogue {
         operands: operands.len() as u32,
         uniforms: k.uniforms,
         body,
-        value: k.stores[0].value,
+        value,
     });
     Some(Launch {
         spec: KernelSpec::Contract(c),

@@ -14,7 +14,9 @@ use super::order::{GroupId, Groups};
 use super::predication::Predication;
 use super::producer_fusion::ProducerFusion;
 use odec_grammar::work;
-use odec_graph::{Graph, Pass, Site, Value};
+use odec_graph::ops::OpKind;
+use odec_graph::ops::matmul::Layout;
+use odec_graph::{Graph, Node, Pass, Site, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most operands of a fused kernel, inputs and outputs.
@@ -60,8 +62,9 @@ pub struct Units {
     pub guards: Predication,
 }
 
-/// Cuts a graph into launches.
-pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
+/// Cuts a graph into launches. Where contractions can store their results in bf16 (`halves`), the rounding of one that nothing else reads is
+/// left to it, and not joined with other maps.
+pub fn fuse(graph: &Graph, fusion: Fusion, halves: bool) -> Units {
     let facts = Facts::new(graph);
     let chains = Chains::new(graph, &facts);
     let producers = match fusion {
@@ -70,6 +73,9 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
     };
     let guards = Predication::new(graph, &facts);
     let mut state = State::new(graph, &facts, &guards, &chains, &producers);
+    if halves && fusion == Fusion::On {
+        state.apart = roundings_of_products(graph, &facts, &chains);
+    }
     if fusion != Fusion::Off {
         state.join_all();
     }
@@ -119,11 +125,34 @@ fn domain_of(facts: &Facts, nodes: &[u32]) -> Domain {
         .expect("row ops have a domain")
 }
 
+/// Roundings to bf16 of a contraction's result, or of that and a number per column, which nothing else reads.
+fn roundings_of_products(graph: &Graph, facts: &Facts, chains: &Chains) -> BTreeSet<u32> {
+    let product = |v: &Value| {
+        let alone = facts.uses(v.node) == 1 && !facts.is_output[v.node as usize];
+        let chained = chains.place.contains_key(&v.node) || chains.terms.contains_key(&v.node);
+        alone
+            && !chained
+            && matches!(graph.node(v.node).op, OpKind::MatMul(m) if m.layout != Layout::Tn)
+    };
+    let rounded = |(n, node): (u32, &Node)| {
+        matches!(node.op, OpKind::Bf16(_))
+            && product(&node.operands[0])
+            && !facts.is_output[n as usize]
+    };
+    graph
+        .nodes()
+        .filter(|n| rounded((n.0, n.1)))
+        .map(|(n, _)| n)
+        .collect()
+}
+
 struct State<'a> {
     graph: &'a Graph,
     facts: &'a Facts,
     guards: &'a Predication,
     groups: Groups,
+    /// What is not joined with anything.
+    apart: BTreeSet<u32>,
 }
 
 /// Evolve, step, evaluation, pass and replay: only row ops that agree in it are joined merely for reading the same value.
@@ -183,6 +212,7 @@ impl<'a> State<'a> {
             facts,
             guards,
             groups,
+            apart: BTreeSet::new(),
         }
     }
 
@@ -225,7 +255,8 @@ impl<'a> State<'a> {
     }
 
     fn try_join(&mut self, a: u32, b: u32) {
-        if !self.meet(a, b) || self.guards.of(a) != self.guards.of(b) {
+        let apart = self.apart.contains(&a) || self.apart.contains(&b);
+        if apart || !self.meet(a, b) || self.guards.of(a) != self.guards.of(b) {
             return;
         }
         let row_group = |n: u32| self.facts.rows(n).and(self.groups.of(n));

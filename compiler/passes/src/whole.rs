@@ -170,6 +170,7 @@ impl Matrix<'_> {
             a_transposed: p.a.1,
             layout,
             accumulate: false,
+            rounds: false,
             order: Order::Chain,
             blocking,
             epilogue,

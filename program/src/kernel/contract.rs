@@ -107,7 +107,7 @@ impl Layout {
 /// dims: `[m, n, k]`. tiles: one per panel of `mr` rows, `ceil(m / mr)`.
 /// operands: A, B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
 /// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
-/// Elements of A are `a`, those of packed B `b`; all others, C included, are `dtype`, in which sums are taken. With bf16
+/// Elements of A are `a`, those of packed B `b`, those of C bf16 where it `rounds`; all others are `dtype`, in which sums are taken. With bf16
 /// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
 /// does not depend on whether A was rounded before it was stored.
 ///
@@ -127,6 +127,9 @@ pub struct Contract {
     #[serde(default, skip_serializing_if = "Layout::is_panels")]
     pub layout: Layout,
     pub accumulate: bool,
+    /// Whether C is rounded to bf16, after the epilogue, and stored so: on tensor cores.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rounds: bool,
     #[serde(default, skip_serializing_if = "Order::is_chain")]
     pub order: Order,
     pub blocking: Blocking,
@@ -138,6 +141,14 @@ impl Contract {
     fn extras(&self) -> (usize, usize) {
         let extras = self.epilogue.as_ref();
         extras.map_or((0, 0), |e| (e.operands as usize, e.uniforms as usize))
+    }
+
+    /// Elements of C.
+    pub fn result(&self) -> DType {
+        match self.rounds {
+            true => DType::Bf16,
+            false => self.dtype,
+        }
     }
 
     /// The element that holds B(k, column), where B has `n` columns and inner length `len`.
@@ -208,6 +219,9 @@ impl Kind for ContractKind {
         }
         c.blocking.validate()?;
         validate::pairs(c.order, c.b, c.dtype)?;
+        if c.rounds && (c.accumulate || !crate::gpu::tensor::contract::runs(c)) {
+            return Err("it rounds sums that are not made on tensor cores".into());
+        }
         if c.order.in_pairs() && c.layout != Layout::Panels {
             return Err("it multiplies pairs that are not packed".into());
         }
@@ -250,7 +264,7 @@ impl Kind for ContractKind {
         let mode = Mode::written(c.accumulate);
         operands.push(OperandAccess::new(
             "c",
-            c.dtype,
+            c.result(),
             mode,
             [Count::rows(&[0, 1], 1)],
         ));
@@ -280,6 +294,7 @@ impl Kind for ContractKind {
         } else {
             ""
         };
+        let rounds = if c.rounds { ", C in bf16" } else { "" };
         let right = match (c.layout, c.order) {
             (Layout::Panels, Order::Pairs) => "B in pairs",
             (Layout::Panels, Order::Dots) => "B in pairs, added two after two",
@@ -288,7 +303,7 @@ impl Kind for ContractKind {
             (Layout::Columns, _) => "B [n, k]",
         };
         format!(
-            "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{epilogue}",
+            "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{rounds}{epilogue}",
             c.m, c.n, c.k, b.mr, b.nr, b.kc, b.nc
         )
     }
@@ -309,6 +324,7 @@ impl Kind for ContractKind {
             a_transposed: false,
             layout: Layout::Panels,
             accumulate: false,
+            rounds: false,
             order: Order::Chain,
             blocking: Blocking {
                 mr: 4,
@@ -339,11 +355,19 @@ impl Kind for ContractKind {
             order: Order::Dots,
             ..paired.clone()
         };
+        let narrow = Contract {
+            n: Extent::Static(8),
+            k: Extent::Static(16),
+            layout: Layout::Columns,
+            rounds: true,
+            ..plain(DType::F32, DType::Bf16)
+        };
         let dims = [m, n, k];
         let mut all: Vec<Sample<Contract>> = [f32s, summed, paired, dotted]
             .map(|spec| Sample::new(spec, &dims, &[]))
             .into();
         all.push(Sample::new(finished, &dims, &[2.0]));
+        all.push(Sample::new(narrow, &[m, 8, 16], &[]));
         all
     }
 }

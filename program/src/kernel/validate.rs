@@ -204,6 +204,7 @@ mod tests {
             a_transposed: false,
             layout: Layout::Panels,
             accumulate: false,
+            rounds: false,
             order: Order::Chain,
             blocking: Blocking {
                 mr: 4,

@@ -352,11 +352,18 @@ impl Case {
             });
         }
         self.results.iter().find_map(|e| {
-            let found = got[e.operand].iter().map(|w| f32::from_bits(*w));
+            let words = got[e.operand].iter();
+            let found: Vec<f32> = match signature.operand_type(e.operand) {
+                DType::Bf16 => words
+                    .flat_map(|w| [w << 16, w & 0xFFFF_0000].map(f32::from_bits))
+                    .collect(),
+                _ => words.map(|w| f32::from_bits(*w)).collect(),
+            };
+            let found = found.iter();
             let (i, (got, (want, bound))) = (found.zip(&e.values).enumerate())
                 // A NaN is as far as can be.
                 .find(|(_, (got, (want, bound)))| {
-                    let off = (f64::from(*got) - want).abs();
+                    let off = (f64::from(**got) - want).abs();
                     off.is_nan() || off > *bound
                 })?;
             Some(format!(

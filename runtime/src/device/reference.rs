@@ -240,6 +240,7 @@ mod tests {
                 a_transposed,
                 layout: Layout::Panels,
                 accumulate,
+                rounds: false,
                 order: Order::Chain,
                 blocking,
                 epilogue: Some(epilogue()),

@@ -45,6 +45,9 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
     if spec.layout != Layout::Panels {
         return Err("a right-hand operand that is not packed".into());
     }
+    if spec.rounds {
+        return Err("a result in bf16".into());
+    }
     let pairs = spec.order == Order::Pairs;
     if spec.order == Order::Dots && e.target != Target::Avx512Bf16 {
         return Err(format!("dot products of pairs on {}", e.target));

@@ -31,6 +31,9 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
     if kernel.layout == Layout::Panels {
         return Err("a right-hand operand in panels".into());
     }
+    if kernel.rounds {
+        return Err("a result in bf16, but not on tensor cores".into());
+    }
     let extent = |e: &mut Emitter, n: u64, x: Extent| match x {
         Extent::Static(x) => e.int(x as i64),
         Extent::Dynamic => e.dim(n),

@@ -168,6 +168,7 @@ fn kernels(
         a_transposed: form.a_transposed,
         layout: odec_program::kernel::Layout::Panels,
         accumulate: form.accumulate,
+        rounds: false,
         order: Order::Chain,
         blocking,
         epilogue: form.epilogue.then(|| epilogue(shape.n)),

@@ -111,11 +111,11 @@ impl<'a> Maker<'a> {
         };
         let graph = run_graph_passes(graph, policy)?;
         let (homes, outputs) = self.homes(name, &graph, &inputs, maxima)?;
-        let units = fuse(&graph, self.options.fusion);
         let mut tiling = self.options.tiling;
         if matches!(name, EntryId::Decode | EntryId::Extend) {
             tiling.warpgroups = tiling.warpgroups.map(|_| Tokens::Few);
         }
+        let units = fuse(&graph, self.options.fusion, !tiling.packs);
         let failed = |error| AssembleError::Lower {
             entry: name.into(),
             error,

@@ -104,6 +104,7 @@ impl Lowering<'_> {
             a_transposed,
             layout,
             accumulate: self.accumulates(n),
+            rounds: false,
             order,
             blocking,
             epilogue: None,

@@ -52,9 +52,9 @@ pub enum Tokens {
     Many,
 }
 
-/// A contraction with the tiles that are fastest. A tile of 128 × 256 reads the least of both factors for each product, and leaves room for
-/// one block; two of 128 × 128 share a multiprocessor, so that one multiplies while the other begins or ends. Narrower ones are for
-/// fewer tiles than there are multiprocessors.
+/// A contraction with the tiles that are fastest, as an H200 measured it. A tile of 128 × 256 reads the least of both factors for each
+/// product, and leaves room for one block; two of 128 × 128 share a multiprocessor, so that one multiplies while the other begins or ends,
+/// which takes long where C is added to. Narrower ones are for fewer tiles than there are multiprocessors.
 pub fn tiled(mut c: Contract, tokens: Tokens) -> Contract {
     let tiles = |m: u64, n: u64, cols: u64| m.div_ceil(ROWS) * n.div_ceil(cols);
     // Columns beyond the last are multiplied, too.
@@ -68,7 +68,11 @@ pub fn tiled(mut c: Contract, tokens: Tokens) -> Contract {
                 () => 64,
             }
         }
-        (_, Extent::Static(n)) if tokens == Tokens::Many && whole(n) => 256,
+        (_, Extent::Static(n))
+            if tokens == Tokens::Many && whole(n) && n >= 1024 && !c.accumulate =>
+        {
+            256
+        }
         (_, Extent::Static(n)) if tokens == Tokens::Many && n > 64 => 128,
         _ => 64,
     };

@@ -118,8 +118,13 @@ fn contraction(
         sums
     };
     let sums = shared(rows, row);
+    // Rounding moves a result by half a unit, and to a neighbour where it was near the middle.
+    let stored = |(x, bound): (f64, f64)| match c.rounds {
+        true => (x, bound + U * (x.abs() + bound)),
+        false => (x, bound),
+    };
     let Some(e) = &c.epilogue else {
-        return sums.into_iter().flatten().collect();
+        return sums.into_iter().flatten().map(stored).collect();
     };
     // As far as the epilogue moves when its sum is moved by the bound, twice, and its own roundings.
     let memory = Operands::of(signature, words);
@@ -136,10 +141,9 @@ fn contraction(
         let (mid, low, high) = (at(|s| s.0), at(|s| s.0 - s.1), at(|s| s.0 + s.1));
         for ((mid, low), high) in mid.iter().zip(low).zip(high) {
             let moved = (low - mid).abs().max((high - mid).abs());
-            wanted.push((
-                *mid,
-                2.0 * moved + 16.0 * f64::from(f32::EPSILON) * mid.abs() + f64::MIN_POSITIVE,
-            ));
+            let bound =
+                2.0 * moved + 16.0 * f64::from(f32::EPSILON) * mid.abs() + f64::MIN_POSITIVE;
+            wanted.push(stored((*mid, bound)));
         }
     }
     wanted

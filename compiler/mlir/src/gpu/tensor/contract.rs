@@ -213,7 +213,7 @@ pub(super) fn write(
             let exists = e.and(in_rows, inside);
             e.when(exists, |e| {
                 let at = e.add(base, col);
-                let p = e.at(out, at, e.elem);
+                let p = e.at(out, at, Elem::of(kernel.result()));
                 let ty = match whole {
                     true => Type::vector(Elem::of(DType::F32), 2),
                     false => e.scalar(),
@@ -229,13 +229,13 @@ pub(super) fn write(
                         element(e, col, before[i], pair[first + i])
                     })
                     .collect();
-                match whole {
-                    true => {
-                        let x = e.join(&values);
-                        e.store_whole(x, p);
-                    }
-                    false => e.store(values[0], p),
-                }
+                let x = match (whole, kernel.rounds) {
+                    (true, false) => e.join(&values),
+                    (true, true) => e.pair_bf16(values[0], values[1]),
+                    (false, false) => values[0],
+                    (false, true) => e.convert(values[0], Elem::Bf16),
+                };
+                e.store_whole(x, p);
             });
         }
     }

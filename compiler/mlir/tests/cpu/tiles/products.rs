@@ -105,6 +105,7 @@ pub fn kernels(
         a_transposed: form.a_transposed,
         layout: Layout::Panels,
         accumulate: form.accumulate,
+        rounds: false,
         order,
         blocking,
         epilogue: form.epilogue.then(epilogue),
