@@ -76,7 +76,8 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
         },
         KernelSpec::Contract(c) if tensor::warpgroup::runs(c, target) => Shape {
             blocks: dims[0].div_ceil(tensor::warpgroup::ROWS)
-                * dims[1].div_ceil(tensor::warpgroup::cols(c)),
+                * dims[1].div_ceil(tensor::warpgroup::cols(c))
+                * u64::from(c.parts.0),
             threads: tensor::warpgroup::THREADS,
             shared: tensor::warpgroup::shared(c),
         },

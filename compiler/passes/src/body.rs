@@ -8,7 +8,7 @@ use super::facts::{Domain, kind, only, pointwise_access};
 use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Elem;
 use odec_graph::{Graph, TensorType, Value};
-use odec_program::expr::{ColMap, ExprId};
+use odec_program::expr::{ColMap, ExprId, RowMap};
 use odec_program::kernel::{Columns, Rows, Store};
 use odec_program::{Access, Body, Coeff, DType, Size};
 use std::collections::BTreeMap;
@@ -288,6 +288,44 @@ pub fn copy(ty: &TensorType, real: DType) -> (Rows, Vec<Size>) {
         stores: vec![store],
     };
     (spec, vec![ty.rows(), Size::ONE])
+}
+
+/// A kernel that adds up the `parts` of rows of `cols` numbers that lie side by side, one after the other, onto what is there if it
+/// `accumulates`. Operands: the parts, what is there, the sums.
+pub fn sum_of_parts(cols: u64, parts: u64, accumulates: bool, real: DType) -> Rows {
+    let mut body = Body::default();
+    let wide = cols * parts;
+    let part = |n: u64| Access {
+        row: RowMap::Row,
+        col: ColMap::Turn {
+            cols: wide,
+            by: n * cols,
+        },
+        stride: wide,
+    };
+    let before = accumulates.then(|| body.load(1, Access::full(cols)));
+    let mut sum = before;
+    for n in 0..parts {
+        let x = body.load(0, part(n));
+        sum = Some(match sum {
+            Some(sum) => body.add(sum, x),
+            None => x,
+        });
+    }
+    let operands = 2 + usize::from(accumulates);
+    let store = Store {
+        operand: operands as u32 - 1,
+        access: Access::full(cols),
+        value: sum.expect("there are parts"),
+    };
+    Rows {
+        dtype: real,
+        cols,
+        operands: vec![real; operands],
+        uniforms: 0,
+        body,
+        stores: vec![store],
+    }
 }
 
 /// Row by row, an element each or one per row.

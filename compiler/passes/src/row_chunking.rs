@@ -12,7 +12,7 @@ use super::body;
 use super::launch_list::{Buffer, BufferId, Chunk, Launch, LaunchList, Placement};
 use odec_graph::TensorType;
 use odec_program::expr::{Expr, RowMap};
-use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Rows};
+use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Parts, Rows};
 use odec_program::{Access, Body, Coeff, Dim, Maxima, Pieces, Size};
 use std::collections::BTreeSet;
 
@@ -342,8 +342,11 @@ fn rows(k: &Rows, l: &Launch) -> Option<Sliced> {
 }
 
 fn contract(k: &Contract, l: &Launch) -> Option<Sliced> {
+    if k.parts != Parts::ONE {
+        return None;
+    }
     let fixed = |s: Size| (s == Size::fixed(s.factor)).then_some(s.factor);
-    let (a, b, c) = (k.a.bytes(), k.b.bytes(), k.dtype.bytes());
+    let (a, b, c) = (k.a.bytes(), k.b.bytes(), k.result().bytes());
     match (&l.dims[..], k.a_transposed) {
         (&[Size::TOKENS, n, inner], false) => {
             let mut operands = vec![Operand::Rows(fixed(inner)? * a), Operand::Whole];
@@ -351,7 +354,7 @@ fn contract(k: &Contract, l: &Launch) -> Option<Sliced> {
                 if !blind(&e.body) {
                     return None;
                 }
-                let extra = |i| walked(&e.body, None, i, c);
+                let extra = |i| walked(&e.body, None, i, k.dtype.bytes());
                 let extras = (2..2 + e.operands as usize).map(extra);
                 operands.extend(extras.collect::<Option<Vec<_>>>()?);
             }

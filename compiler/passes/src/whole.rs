@@ -6,7 +6,7 @@
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{Area, ParamTable, matrices};
 use super::lower::Tiling;
-use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack};
+use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
 use odec_program::manifest::Param;
 use odec_program::optimizers::whole::{Part, Plan, Product, Step};
 use odec_program::optimizers::{SLOTS, Whole, of_group};
@@ -171,6 +171,7 @@ impl Matrix<'_> {
             layout,
             accumulate: false,
             rounds: false,
+            parts: Parts::ONE,
             order: Order::Chain,
             blocking,
             epilogue,

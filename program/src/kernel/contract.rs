@@ -8,6 +8,7 @@ use crate::expr::{Access, BinaryOp, Body, Expr, ExprId, UnaryOp};
 use crate::real::Real;
 use crate::{DType, dot, tile};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Register and cache blocking of a contraction; part of the spec so that tuning is frozen in the
 /// artifact. `kc` fixes the order of summation, so it is part of the meaning too.
@@ -83,6 +84,34 @@ impl Order {
     }
 }
 
+/// How many pieces of its inner length a contraction sums apart, so that a small C has enough blocks. C has rows of `n` numbers for each of
+/// them, side by side: [m, parts · n].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts(pub u32);
+
+impl Parts {
+    pub const ONE: Parts = Parts(1);
+    pub const MOST: u32 = 64;
+    /// What a piece's length is a multiple of, but the last one's.
+    const UNIT: u64 = 64;
+
+    fn is_one(&self) -> bool {
+        *self == Parts::ONE
+    }
+
+    /// The length of a piece; the last ones may be shorter, or of none.
+    pub fn length(self, k: u64) -> u64 {
+        let unit = Parts::UNIT;
+        (k.div_ceil(unit)).div_ceil(self.0.into()) * unit
+    }
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts::ONE
+    }
+}
+
 /// How a contraction's right-hand operand B(k, n) lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -130,6 +159,9 @@ pub struct Contract {
     /// Whether C is rounded to bf16, after the epilogue, and stored so: on tensor cores.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rounds: bool,
+    /// Pieces of k that are summed apart, on tensor cores.
+    #[serde(default, skip_serializing_if = "Parts::is_one")]
+    pub parts: Parts,
     #[serde(default, skip_serializing_if = "Order::is_chain")]
     pub order: Order,
     pub blocking: Blocking,
@@ -225,6 +257,14 @@ impl Kind for ContractKind {
         if c.order.in_pairs() && c.layout != Layout::Panels {
             return Err("it multiplies pairs that are not packed".into());
         }
+        let parts = c.parts.0;
+        let summed = parts == 1 || (!c.accumulate && !c.rounds && c.epilogue.is_none());
+        let wide = parts > 1 && !crate::gpu::tensor::contract::runs(c);
+        if !(1..=Parts::MOST).contains(&parts) || !summed || wide {
+            return Err(format!(
+                "it sums {parts} pieces of k apart, which it cannot"
+            ));
+        }
         let Some(e) = &c.epilogue else {
             return Ok(());
         };
@@ -266,7 +306,7 @@ impl Kind for ContractKind {
             "c",
             c.result(),
             mode,
-            [Count::rows(&[0, 1], 1)],
+            [Count::rows(&[0, 1], c.parts.0.into())],
         ));
         if let Some(e) = &c.epilogue {
             walked(&e.body, Cols::Dim(1), &mut operands);
@@ -295,6 +335,10 @@ impl Kind for ContractKind {
             ""
         };
         let rounds = if c.rounds { ", C in bf16" } else { "" };
+        let parts = match c.parts {
+            Parts::ONE => String::new(),
+            Parts(n) => format!(", k in {n} pieces"),
+        };
         let right = match (c.layout, c.order) {
             (Layout::Panels, Order::Pairs) => "B in pairs",
             (Layout::Panels, Order::Dots) => "B in pairs, added two after two",
@@ -303,7 +347,7 @@ impl Kind for ContractKind {
             (Layout::Columns, _) => "B [n, k]",
         };
         format!(
-            "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{rounds}{epilogue}",
+            "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{parts}{rounds}{epilogue}",
             c.m, c.n, c.k, b.mr, b.nr, b.kc, b.nc
         )
     }
@@ -325,6 +369,7 @@ impl Kind for ContractKind {
             layout: Layout::Panels,
             accumulate: false,
             rounds: false,
+            parts: Parts::ONE,
             order: Order::Chain,
             blocking: Blocking {
                 mr: 4,
@@ -362,12 +407,19 @@ impl Kind for ContractKind {
             rounds: true,
             ..plain(DType::F32, DType::Bf16)
         };
+        let parted = Contract {
+            rounds: false,
+            k: Extent::Dynamic,
+            parts: Parts(3),
+            ..narrow.clone()
+        };
         let dims = [m, n, k];
         let mut all: Vec<Sample<Contract>> = [f32s, summed, paired, dotted]
             .map(|spec| Sample::new(spec, &dims, &[]))
             .into();
         all.push(Sample::new(finished, &dims, &[2.0]));
         all.push(Sample::new(narrow, &[m, 8, 16], &[]));
+        all.push(Sample::new(parted, &[m, 8, 150], &[]));
         all
     }
 }
@@ -418,26 +470,30 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
     let before = c
         .accumulate
         .then(|| (0..m * n).map(|i| memory.load(out, i)).collect::<Vec<T>>());
-    let mut sums = vec![T::ZERO; (m * n) as usize];
+    let parts = u64::from(c.parts.0);
+    let mut sums = vec![T::ZERO; (m * parts * n) as usize];
     // Rows do not depend on one another.
     let work = m.saturating_mul(n).saturating_mul(k);
     let threads = if work < MANY { 1 } else { at.threads.max(1) };
-    let each = m.div_ceil(threads as u64).max(1);
+    let each = (m * parts).div_ceil(threads as u64).max(1);
     std::thread::scope(|scope| {
         let part = |first: u64, sums: &mut [T]| {
             for (i, row) in (first..).zip(sums.chunks_mut(n.max(1) as usize)) {
-                sum_row(c, (&a, &b, before.as_deref()), [m, n, k], i, row);
+                let (i, piece) = (i / parts, i % parts);
+                let length = c.parts.length(k);
+                let inner = (piece * length).min(k)..((piece + 1) * length).min(k);
+                sum_row(c, (&a, &b, before.as_deref()), [m, n, k], (i, inner), row);
             }
         };
-        let parts = sums.chunks_mut((each * n).max(1) as usize);
-        for (first, sums) in (0..m).step_by(each as usize).zip(parts) {
+        let shares = sums.chunks_mut((each * n).max(1) as usize);
+        for (first, sums) in (0..m * parts).step_by(each as usize).zip(shares) {
             match threads {
                 1 => part(first, sums),
                 _ => drop(scope.spawn(move || part(first, sums))),
             }
         }
     });
-    for (i, row) in (0..m).zip(sums.chunks(n.max(1) as usize)) {
+    for (i, row) in (0..m * parts).zip(sums.chunks(n.max(1) as usize)) {
         if let Some((body, _)) = &mut epilogue {
             body.row(memory, i, [m, 1], 0..n, row);
         }
@@ -450,19 +506,19 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
     }
 }
 
-/// Row `i` of the sums of a contraction: factors, and what they are added to.
+/// Row `i` of the sums of a contraction over a range of k: factors, and what they are added to.
 fn sum_row<T: Real>(
     c: &Contract,
     (a, b, before): (&[T], &[T], Option<&[T]>),
     [m, n, k]: [u64; 3],
-    i: u64,
+    (i, inner): (u64, Range<u64>),
     row: &mut [T],
 ) {
     let kc = u64::from(c.blocking.kc);
     let left = |l: u64| a[if c.a_transposed { l * m + i } else { i * k + l } as usize];
     let right = |l: u64| &b[(l * n) as usize..][..n as usize];
-    let mut blocks = (0..k).step_by(kc as usize).map(|start| {
-        let block = start..(start + kc).min(k);
+    let mut blocks = inner.clone().step_by(kc as usize).map(|start| {
+        let block = start..(start + kc).min(inner.end);
         let mut sums = vec![T::ZERO; n as usize];
         match c.order {
             Order::Chain => block.for_each(|l| T::axpy(left(l), right(l), &mut sums)),

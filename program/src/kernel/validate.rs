@@ -172,7 +172,7 @@ pub(super) fn body(b: &Body, dtype: DType, scope: &Scope) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Blocking, Contract, Epilogue, KernelSpec, Layout, Rows, Store};
+    use crate::kernel::{Blocking, Contract, Epilogue, KernelSpec, Layout, Parts, Rows, Store};
 
     fn map() -> Rows {
         let mut body = Body::default();
@@ -205,6 +205,7 @@ mod tests {
             layout: Layout::Panels,
             accumulate: false,
             rounds: false,
+            parts: Parts::ONE,
             order: Order::Chain,
             blocking: Blocking {
                 mr: 4,

@@ -241,6 +241,7 @@ mod tests {
                 layout: Layout::Panels,
                 accumulate,
                 rounds: false,
+                parts: odec_program::kernel::Parts::ONE,
                 order: Order::Chain,
                 blocking,
                 epilogue: Some(epilogue()),

@@ -20,7 +20,7 @@ use crate::pack::extent;
 use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use crate::tiles;
-use odec_program::kernel::{Contract, Layout, Order};
+use odec_program::kernel::{Contract, Layout, Order, Parts};
 use odec_program::{DType, Target, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
@@ -45,8 +45,8 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
     if spec.layout != Layout::Panels {
         return Err("a right-hand operand that is not packed".into());
     }
-    if spec.rounds {
-        return Err("a result in bf16".into());
+    if spec.rounds || spec.parts != Parts::ONE {
+        return Err("a result in bf16, or pieces of k apart".into());
     }
     let pairs = spec.order == Order::Pairs;
     if spec.order == Order::Dots && e.target != Target::Avx512Bf16 {

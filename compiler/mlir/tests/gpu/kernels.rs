@@ -12,7 +12,7 @@ use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Grouped, Groups,
-    Layout, LinearAttend, Order, Rows, Scan, ScanForm, Scores, Share, Store, TopTokens,
+    Layout, LinearAttend, Order, Parts, Rows, Scan, ScanForm, Scores, Share, Store, TopTokens,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -548,6 +548,7 @@ fn contractions() {
                 layout,
                 accumulate,
                 rounds: false,
+                parts: Parts::ONE,
                 order: Order::Chain,
                 blocking: blocking(),
                 epilogue: finish.clone(),
@@ -579,6 +580,7 @@ fn contractions_of_zeros() {
         layout: Layout::Columns,
         accumulate: true,
         rounds: false,
+        parts: Parts::ONE,
         order: Order::Chain,
         blocking: blocking(),
         epilogue: None,

@@ -10,7 +10,7 @@ use crate::harness::noise;
 use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Parts};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{Case, Cases, Expected};
 
@@ -157,6 +157,7 @@ struct Lies {
     layout: Layout,
     accumulate: bool,
     rounds: bool,
+    parts: u32,
     finish: bool,
 }
 
@@ -185,6 +186,7 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
         layout: lies.layout,
         accumulate: lies.accumulate,
         rounds: lies.rounds,
+        parts: Parts(lies.parts),
         order: Order::Chain,
         blocking: blocking(cols),
         epilogue: lies.finish.then(|| epilogue(n)),
@@ -205,21 +207,22 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
     }
     data.push(match lies.accumulate {
         true => before.clone(),
-        false => Data::room_for(spec.result(), m * n),
+        false => Data::room_for(spec.result(), m * n * u64::from(lies.parts)),
     });
     let coeffs = vec![SCALE; usize::from(lies.finish)];
     let out = data.len() - 1;
     let spec = KernelSpec::Contract(spec);
     let mut launched = launch(target, &spec, &data, &[m, n, k], &coeffs);
     let a = a.rounded();
-    let want = (0..m * n).map(|at| {
-        let (i, j) = (at / n, at % n);
+    let (parts, piece) = (u64::from(lies.parts), Parts(lies.parts).length(k));
+    let want = (0..m * parts * n).map(|at| {
+        let (i, part, j) = (at / n / parts, at / n % parts, at % n);
         let start = match lies.accumulate {
             true => before.numbers[at as usize],
             false => 0.0,
         };
         let (mut sum, mut size) = (start, start.abs());
-        for l in 0..k {
+        for l in (part * piece).min(k)..((part + 1) * piece).min(k) {
             let x = a[if lies.a_transposed {
                 l * m + i
             } else {
@@ -272,6 +275,7 @@ fn contractions(target: Target, cols: u32, sizes: &[[u64; 3]]) {
                     layout,
                     accumulate: number % 3 == 0,
                     rounds: number % 3 == 1,
+                    parts: 1,
                     finish: number % 4 == 1,
                 };
                 contraction(target, cols, sizes, &lies);
@@ -314,10 +318,34 @@ fn contractions_of_bf16_with_wide_tiles() {
                     layout,
                     accumulate: number % 3 == 0,
                     rounds: number % 3 == 1,
+                    parts: 1,
                     finish: number % 4 == 1,
                 };
                 contraction(Target::Sm90a, 256, [m, sizes[1], sizes[2]], &lies);
             }
+        }
+    }
+}
+
+/// Pieces of the inner index apart: the last one short, or of nothing.
+#[test]
+fn contractions_of_bf16_in_parts() {
+    for (cols, sizes, parts) in [
+        (128, [40, 72, 200], 2),
+        (256, [136, 264, 328], 4),
+        (64, [48, 40, 72], 5),
+    ] {
+        for layout in [Layout::Columns, Layout::Rows] {
+            let lies = Lies {
+                a: DType::Bf16,
+                a_transposed: true,
+                layout,
+                accumulate: false,
+                rounds: false,
+                parts,
+                finish: false,
+            };
+            contraction(Target::Sm90a, cols, sizes, &lies);
         }
     }
 }
@@ -347,6 +375,7 @@ fn boxes_bring_what_registers_do() {
                 layout,
                 accumulate: false,
                 rounds: false,
+                parts: Parts::ONE,
                 order: Order::Chain,
                 blocking: Target::Sm80.blocking(DType::F32),
                 epilogue: None,
@@ -389,6 +418,7 @@ fn rows_alone(target: Target) {
         layout: Layout::Columns,
         accumulate: false,
         rounds: false,
+        parts: Parts::ONE,
         order: Order::Chain,
         blocking: Target::Sm80.blocking(DType::F32),
         epilogue: None,

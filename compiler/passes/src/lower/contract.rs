@@ -11,7 +11,7 @@ use crate::launch_list::{BufferId, Placement};
 use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
 use odec_program::gpu::tensor::warpgroup::{self, Tokens};
-use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack};
+use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
 use odec_program::{DType, Size, Target};
 
 /// How contractions of one real type are cut up for a target.
@@ -105,6 +105,7 @@ impl Lowering<'_> {
             layout,
             accumulate: self.accumulates(n),
             rounds: false,
+            parts: Parts::ONE,
             order,
             blocking,
             epilogue: None,
@@ -114,13 +115,39 @@ impl Lowering<'_> {
             _ => spec,
         };
         let (a, c) = (self.buffer(a)?, self.buffer(only(n))?);
+        let dims = vec![m, width, k];
+        if spec.parts == Parts::ONE {
+            self.launch(
+                KernelSpec::Contract(spec),
+                vec![a, right, c],
+                dims,
+                vec![],
+                n,
+            );
+            return Ok(());
+        }
+        let (parts, accumulate) = (u64::from(spec.parts.0), spec.accumulate);
+        let spec = Contract {
+            accumulate: false,
+            ..spec
+        };
+        let size = Size {
+            factor: width.factor * parts * m.factor,
+            ..m
+        };
+        let name = format!("{}, in parts", self.name(only(n)));
+        let apart = self.code.buffer(name, self.real, size, Placement::Arena);
         self.launch(
             KernelSpec::Contract(spec),
-            vec![a, right, c],
-            vec![m, width, k],
+            vec![a, right, apart],
+            dims,
             vec![],
             n,
         );
+        let sum = body::sum_of_parts(width.factor, parts, accumulate, self.real);
+        let args = [apart, c, c];
+        let args = args[..sum.operands.len()].to_vec();
+        self.launch(KernelSpec::Rows(sum), args, vec![m, Size::ONE], vec![], n);
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 use super::map::PIECE;
 use super::{attend, contract};
 use crate::gpu::DYNAMIC_LIMIT;
-use crate::kernel::{Attend, Contract, Extent};
+use crate::kernel::{Attend, Contract, Extent, Parts};
 use crate::{DType, Target};
 
 /// Threads of a warpgroup.
@@ -54,31 +54,52 @@ pub enum Tokens {
 
 /// A contraction with the tiles that are fastest, as an H200 measured it. A tile of 128 × 256 reads the least of both factors for each
 /// product, and leaves room for one block; two of 128 × 128 share a multiprocessor, so that one multiplies while the other begins or ends,
-/// which takes long where C is added to. Narrower ones are for fewer tiles than there are multiprocessors.
+/// which takes long where C is added to. Narrow ones are for few tokens. Gradients of weights, whose inner index counts tokens, are
+/// summed in parts where they have few tiles.
 pub fn tiled(mut c: Contract, tokens: Tokens) -> Contract {
-    let tiles = |m: u64, n: u64, cols: u64| m.div_ceil(ROWS) * n.div_ceil(cols);
     // Columns beyond the last are multiplied, too.
     let whole = |n: u64| n.next_multiple_of(256) - n <= n / 16;
     let nr = match (c.m, c.n) {
-        (Extent::Static(m), Extent::Static(n)) => {
-            let enough = |cols: u64, times: u64| tiles(m, n, cols) >= times * PROCESSORS;
-            match () {
-                () if enough(256, 4) && whole(n) => 256,
-                () if n > 64 && enough(128, 1) => 128,
-                () => 64,
-            }
-        }
+        (_, Extent::Static(n)) if n <= 64 => 64,
+        (Extent::Static(_), Extent::Static(n)) if whole(n) => 256,
+        (Extent::Static(_), _) => 128,
         (_, Extent::Static(n))
             if tokens == Tokens::Many && whole(n) && n >= 1024 && !c.accumulate =>
         {
             256
         }
-        (_, Extent::Static(n)) if tokens == Tokens::Many && n > 64 => 128,
+        _ if tokens == Tokens::Many => 128,
         _ => 64,
     };
     c.blocking.nr = nr;
     c.blocking.nc = c.blocking.nc.next_multiple_of(nr);
+    if let (Extent::Static(m), Extent::Static(n), Extent::Dynamic) = (c.m, c.n, c.k) {
+        c.parts = parts(m, n, cols(&c));
+    }
     c
+}
+
+/// Into how many parts the sums of a C of a known size are cut: a tile takes as long as its share of the inner index, and blocks beyond those
+/// that run at once wait for others; each part is written and read again.
+fn parts(m: u64, n: u64, cols: u64) -> Parts {
+    // Of sixteen thousand tokens on an H200, in nanoseconds: a tile of 128 × 256, or two of half as many columns side by side, and
+    // eight bytes of an element.
+    const TILE: u64 = 170_000;
+    const ELEMENTS_PER_NS: u64 = 400;
+    let (tiles, at_once) = (
+        m.div_ceil(ROWS) * n.div_ceil(cols),
+        PROCESSORS * (256 / cols).min(2),
+    );
+    let time = |parts: u64| {
+        let written = if parts > 1 {
+            parts * m * n / ELEMENTS_PER_NS
+        } else {
+            0
+        };
+        (tiles * parts).div_ceil(at_once) * TILE / parts + written
+    };
+    let best = (1..=16).min_by_key(|parts| time(*parts)).unwrap_or(1);
+    Parts(best as u32)
 }
 
 /// Rows and columns of a factor's tile, as they lie in memory.

@@ -99,10 +99,13 @@ fn contraction(
     let before = c
         .accumulate
         .then(|| numbers(words[out], c.dtype, rows * cols));
+    let parts = c.parts.0 as usize;
+    let piece = c.parts.length(k) as usize;
     let row = |i: usize| {
+        let (i, part) = (i / parts, i % parts);
         let start = |j: usize| before.as_ref().map_or(0.0, |c| c[i * cols + j]);
         let mut sums: Vec<(f64, f64)> = (0..cols).map(|j| (start(j), start(j).abs())).collect();
-        for l in 0..len {
+        for l in (part * piece).min(len)..((part + 1) * piece).min(len) {
             let x = a[if c.a_transposed {
                 l * rows + i
             } else {
@@ -117,7 +120,7 @@ fn contraction(
         sums.iter_mut().for_each(|(_, size)| *size *= bound);
         sums
     };
-    let sums = shared(rows, row);
+    let sums = shared(rows * parts, row);
     // Rounding moves a result by half a unit, and to a neighbour where it was near the middle.
     let stored = |(x, bound): (f64, f64)| match c.rounds {
         true => (x, bound + U * (x.abs() + bound)),

@@ -4,7 +4,7 @@
 //! fragments. Tiles of A and B, 32 deep, go round through three stages ([`super::ring`]). One chain of
 //! instructions per element, over k in order; C itself is added last.
 
-use super::ring::{Factor, Products, Ring};
+use super::ring::{Factor, Inner, Products, Ring};
 use super::{Order, Source, Tile, lane_of_sums, lane_place};
 use crate::emit::{Elem, Emitter, Type, Val};
 use crate::gpu::contract::Finish;
@@ -13,7 +13,7 @@ use odec_program::DType;
 use odec_program::gpu::tensor::contract::{
     COLS, K, ROWS, STAGES, THREADS, elements, row, tile, vector,
 };
-use odec_program::kernel::{Contract, Extent};
+use odec_program::kernel::{Contract, Extent, Parts};
 
 /// A warp's rows and columns.
 const DOWN: u64 = 64;
@@ -144,6 +144,9 @@ pub(super) fn source(
 
 /// Emits the kernel; the spec is one that [`odec_program::gpu::tensor::contract::runs`] takes.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
+    if kernel.parts != Parts::ONE {
+        return Err("pieces of k apart, but not by warpgroups".into());
+    }
     let [m, n, k] = extents(e, kernel);
     let (thread, block) = (e.thread(), e.block());
     let panels = e.div_ceil(m, ROWS as i64);
@@ -170,20 +173,27 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
         factors: [a, b],
     };
     let count = (DOWN / M * (ACROSS / N) * 4) as usize;
-    let sums = ring.sums(e, k, count, &Lanes([lane_a, lane_b]));
+    // The end is not told, even where it is known: the assembler would unroll the loop, and spill.
+    let inner = Inner {
+        begin: e.int(0),
+        end: e.dim(2),
+        most: k.known(),
+    };
+    let sums = ring.sums(e, inner, count, &Lanes([lane_a, lane_b]));
     let (lane_row, lane_col) = lane_of_sums(e, lane);
     let (row, col) = (e.add(row, below), e.add(col, beside));
     let (row, col) = (e.add(row, lane_row), e.add(col, lane_col));
     let columns = (ACROSS / N) as usize;
-    write(e, kernel, [m, n], (row, col), (&sums, columns))
+    let part = e.int(0);
+    write(e, kernel, ([m, n], part), (row, col), (&sums, columns))
 }
 
 /// Writes the lane's elements: of each fragment two neighbours, and the two eight rows below. `columns` fragments lie side by
-/// side.
+/// side. The parts of a row of C, of which these are one's, too.
 pub(super) fn write(
     e: &mut Emitter,
     kernel: &Contract,
-    [m, n]: [Val; 2],
+    ([m, n], part): ([Val; 2], Val),
     (row, col): (Val, Val),
     (sums, columns): (&[Val], usize),
 ) -> Result<(), String> {
@@ -197,7 +207,9 @@ pub(super) fn write(
         let row = e.add_int(row, (i as u64 * M) as i64 + half as i64 * 8);
         let col = e.add_int(col, (j as u64 * N) as i64);
         let in_rows = e.below(row, m);
-        let base = e.mul(row, n);
+        let rows = e.mul_int(row, kernel.parts.0.into());
+        let rows = e.add(rows, part);
+        let base = e.mul(rows, n);
         let element = |e: &mut Emitter, col: Val, before: Val, sum: Val| {
             let sum = match kernel.accumulate {
                 true => e.add(before, sum),

@@ -107,6 +107,14 @@ pub(super) trait Products {
     fn wait(&self, e: &mut Emitter, left: u64, sums: &[Val]) -> Vec<Val>;
 }
 
+/// What is summed over: the inner index from `begin`, a multiple of a tile's depth, to `end`.
+pub(super) struct Inner {
+    pub begin: Val,
+    pub end: Val,
+    /// The most that `end` can be, if that is known.
+    pub most: Option<i64>,
+}
+
 /// The stages.
 pub(super) struct Ring {
     pub factors: [Factor; 2],
@@ -134,8 +142,8 @@ impl Ring {
         by.ask(e, &tiles, mbarrier);
     }
 
-    /// A thread's `count` sums over the inner index, `k` long.
-    pub fn sums(&self, e: &mut Emitter, k: Val, count: usize, by: &impl Products) -> Vec<Val> {
+    /// A thread's `count` sums over the inner index.
+    pub fn sums(&self, e: &mut Emitter, over: Inner, count: usize, by: &impl Products) -> Vec<Val> {
         let Ring {
             team,
             stages,
@@ -158,11 +166,15 @@ impl Ring {
         let all = (stages * stage) as i64;
         let zero = e.int(0);
         // Whether there can be a tile that begins so far along the inner index.
-        let reaches = |inner: u64| k.known().is_none_or(|k| inner < k as u64);
+        let reaches = |inner: u64| over.most.is_none_or(|k| inner < k as u64);
+        let Inner { begin, end, .. } = over;
         for n in 0..stages - 1 {
-            let (inner, to) = (e.int((n * deep) as i64), e.int((n * stage) as i64));
+            let (inner, to) = (
+                e.add_int(begin, (n * deep) as i64),
+                e.int((n * stage) as i64),
+            );
             if let Some(by) = elected.filter(|_| reaches(n * deep)) {
-                let exists = e.below(inner, k);
+                let exists = e.below(inner, end);
                 let by = by.provided(e, exists);
                 self.ask(e, by, inner, to);
             }
@@ -179,9 +191,7 @@ impl Ring {
         start.extend([zero, e.int(all - stage as i64)]);
         // The parity of the phase that ends when it is there: of a stage's tiles, every other one has the same.
         start.extend(elected.map(|_| zero));
-        // The number of turns is not told, even where it is known: the assembler would unroll the loop, and spill.
-        let end = e.dim(2);
-        let done = e.for_with(zero, end, deep as i64, &start, |e, inner, carried| {
+        let done = e.for_with(begin, end, deep as i64, &start, |e, inner, carried| {
             let (sums, read, write) = (&carried[..count], carried[count], carried[count + 1]);
             if copies {
                 e.await_copies(stages - 2);

@@ -6,14 +6,14 @@
 //! chain of instructions per element, over k in order; C itself is added last.
 
 use super::contract::{extents, write};
-use super::ring::{Factor, Products, Ring};
+use super::ring::{Factor, Inner, Products, Ring};
 use super::{Lies, Tile, lane_of_sums};
 use crate::emit::{Accumulators, Emitter, Left, Paneled, Val};
 use crate::gpu::stage::Team;
 use odec_program::gpu::tensor::warpgroup::{
     DOWN, GROUP, K, PANEL, PATTERN, ROWS, THREADS, cols, stage, stages, tile, tiles,
 };
-use odec_program::kernel::Contract;
+use odec_program::kernel::{Contract, Parts};
 
 /// Inner length of an instruction.
 const DEEP: u64 = 16;
@@ -99,6 +99,13 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
     let [m, n, k] = extents(e, kernel);
     let (thread, block) = (e.thread(), e.block());
     let wide = cols(kernel);
+    let (block, part) = match kernel.parts {
+        Parts::ONE => (block, e.int(0)),
+        Parts(parts) => {
+            let parts = e.int(parts.into());
+            (e.div(block, parts), e.rem(block, parts))
+        }
+    };
     let (down, across) = place(e, block, [(m, ROWS), (n, wide)]);
     let (row, col) = (e.mul_int(down, ROWS as i64), e.mul_int(across, wide as i64));
     let factors = [(0, [m, k], row), (1, [n, k], col)];
@@ -117,7 +124,8 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
     let group = e.div(thread, group);
     let own = e.mul_int(group, (DOWN * K) as i64);
     let count = (DOWN * wide / GROUP) as usize;
-    let sums = ring.sums(e, k, count, &Group(own));
+    let inner = inner(e, kernel, (k, part));
+    let sums = ring.sums(e, inner, count, &Group(own));
     // Warps lie below each other.
     let width = e.int(odec_program::gpu::WARP as i64);
     let (warp, lane) = (e.div(thread, width), e.rem(thread, width));
@@ -125,5 +133,34 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
     let (lane_row, lane_col) = lane_of_sums(e, lane);
     let row = e.add(row, below);
     let (row, col) = (e.add(row, lane_row), e.add(col, lane_col));
-    write(e, kernel, [m, n], (row, col), (&sums, wide as usize / 8))
+    write(
+        e,
+        kernel,
+        ([m, n], part),
+        (row, col),
+        (&sums, wide as usize / 8),
+    )
+}
+
+/// The part of the inner index that a block sums over ([`Parts::length`]).
+fn inner(e: &mut Emitter, kernel: &Contract, (k, part): (Val, Val)) -> Inner {
+    // The end is not told, even where it is known: the assembler would unroll the loop, and spill.
+    let (zero, end, most) = (e.int(0), e.dim(2), k.known());
+    if kernel.parts == Parts::ONE {
+        return Inner {
+            begin: zero,
+            end,
+            most,
+        };
+    }
+    let tiles = e.div_ceil(end, K as i64);
+    let each = e.div_ceil(tiles, kernel.parts.0.into());
+    let length = e.mul_int(each, K as i64);
+    let begin = e.mul(part, length);
+    let after = e.add(begin, length);
+    Inner {
+        begin,
+        end: e.min(after, end),
+        most,
+    }
 }

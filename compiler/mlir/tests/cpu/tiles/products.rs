@@ -4,7 +4,7 @@
 
 use crate::harness::{Buffer, Compiled};
 use odec_program::expr::{Access, Body, Expr, UnaryOp};
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Pack};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Pack, Parts};
 use odec_program::{DType, Kernel, KernelSpec};
 use odec_runtime::device::Device;
 use odec_runtime::device::memory::Words;
@@ -106,6 +106,7 @@ pub fn kernels(
         layout: Layout::Panels,
         accumulate: form.accumulate,
         rounds: false,
+        parts: Parts::ONE,
         order,
         blocking,
         epilogue: form.epilogue.then(epilogue),
