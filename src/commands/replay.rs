@@ -3,6 +3,7 @@
 use crate::cli;
 use odec_driver::fail::{Done, Failure};
 use odec_runtime::conformance::cases::{CaseError, Cases};
+use odec_runtime::device::Device;
 use odec_runtime::{DeviceChoice, Shown, outln};
 use std::path::{Path, PathBuf};
 
@@ -14,9 +15,11 @@ pub fn run(args: &cli::Replay) -> Done {
         ));
     }
     let (mut launches, mut wrong) = (0, 0);
+    // The device of the file before stays until the next one is there: a card would begin anew for each.
+    let mut kept = None;
     for path in files(&args.launches)? {
         // What one file's kernels do to a card is no reason not to try the others.
-        match replay(&path, args.device, dry) {
+        match replay(&path, args.device, dry, &mut kept) {
             Ok((count, differences)) => {
                 launches += count;
                 wrong += differences.len();
@@ -48,7 +51,12 @@ pub fn run(args: &cli::Replay) -> Done {
 }
 
 /// The launches of a file, and what was wrong with some of them.
-fn replay(path: &Path, device: DeviceChoice, dry: bool) -> Result<(usize, Vec<String>), String> {
+fn replay(
+    path: &Path,
+    device: DeviceChoice,
+    dry: bool,
+    kept: &mut Option<Box<dyn Device>>,
+) -> Result<(usize, Vec<String>), String> {
     // What is wrong with a file names it.
     let cases = Cases::open(path).map_err(|e| e.to_string())?;
     let on_device = |e: CaseError| format!("{}: {e}", path.shown());
@@ -63,6 +71,8 @@ fn replay(path: &Path, device: DeviceChoice, dry: bool) -> Result<(usize, Vec<St
         let symbol = &cases.kernels[case.kernel].symbol;
         differences.extend(found.map(|what| format!("{symbol}, dims {:?}: {what}", case.dims)));
     }
+    drop(memory);
+    *kept = Some(device);
     Ok((cases.cases.len(), differences))
 }
 

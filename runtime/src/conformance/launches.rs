@@ -107,7 +107,7 @@ pub fn beside(
         site: String::new(),
         state: state.clone(),
     };
-    results(artifact, Box::new(beside), 1, 0.0)?;
+    results(artifact, Box::new(beside), 1, None)?;
     let state = state.take();
     match state.failed {
         Some(source) => Err(CompareError::Dump(source)),
