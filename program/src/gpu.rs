@@ -170,8 +170,7 @@ impl Split {
 
     /// For a map or reduction over rows. Where rows are reduced, the threads of a row hold the 16 virtual lanes of
     /// [`crate::expr::ReduceOp`] among them, so that the sum is taken in its order: four threads four each, or, of wide rows, 16
-    /// one each. A warp whose row stays in registers ([`rows::held`]) has the lanes twice, for the first and the second half of
-    /// the columns.
+    /// one each. In a warp whose row stays in registers ([`rows::held`]) these 16 add up for the others, too.
     pub fn of(kernel: &Rows) -> Split {
         let lanes = crate::eval::LANES as u64;
         let map = Split::map(kernel.cols);

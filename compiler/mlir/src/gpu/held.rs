@@ -1,48 +1,50 @@
 //! Rows that stay in registers: a warp takes a row, and what a sweep has loaded or computed is there for those that follow.
 //!
-//! Takes the row of a kernel ([`Row`]); gives its columns, their reductions and the writing of results. Each of 16 virtual lanes is two
-//! threads: one has the first half of the lane's columns, the other goes on with its sum. Every lane sums its columns in order.
+//! Takes the row of a kernel ([`Row`]); gives its columns, their reductions and the writing of results. A warp loads 32 columns side by
+//! side, so every other one of a virtual lane's is with the thread 16 further, which hands it over: the first 16 threads add up, in order.
 
 use super::rows::{Column, Row, combination};
 use crate::body::{Values, binary};
-use crate::emit::{Cmp, Emitter, Val};
+use crate::emit::{Elem, Emitter, Val};
 use odec_program::eval::LANES;
-use odec_program::expr::BinaryOp;
+use odec_program::gpu::WARP;
 use odec_program::gpu::rows::{again, steps};
 
-/// A column of a thread, and whether it exists, where that depends on the thread. One that does not is read as the last of the row.
+/// A column of a thread, and whether it and the one 16 further exist, where that depends on the thread. One that does not is read
+/// as the last of the row.
 pub(super) struct Held {
     column: Column,
-    exists: Option<Val>,
+    exists: Option<[Val; 2]>,
 }
 
 impl Row<'_> {
     /// The columns of this thread, in order.
     pub fn held(&self, e: &mut Emitter) -> Vec<Held> {
-        let (lanes, cols) = (LANES as i64, self.kernel.cols as i64);
-        let each = steps(self.kernel.cols) as i64;
-        let by = e.int(lanes);
-        let (half, lane) = (e.div(self.place.member, by), e.rem(self.place.member, by));
-        let start = e.mul_int(half, each * lanes);
-        let start = e.add(start, lane);
+        let (warp, cols) = (WARP as i64, self.kernel.cols as i64);
+        // Through a shuffle, so that LLVM forgets it is some bits of the thread's number: it would merge these bits with those of columns,
+        // and make an address for each column in place of offsets from one.
+        let member = e.convert(self.place.member, Elem::I32);
+        let member = e.at_distance(member, 0);
+        let member = e.convert(member, Elem::I64);
         let column = |n: i64| {
-            let first = e.add_int(start, n * lanes);
+            let first = e.add_int(member, n * warp);
             let values = self.low.no_values();
-            if (each + n + 1) * lanes <= cols {
+            if (n + 1) * warp <= cols {
                 return Held {
                     column: Column { first, values },
                     exists: None,
                 };
             }
             let (end, last) = (e.int(cols), e.int(cols - 1));
-            let exists = Some(e.below(first, end));
+            let further = e.add_int(first, LANES as i64);
+            let exists = Some([e.below(first, end), e.below(further, end)]);
             let first = e.min(first, last);
             Held {
                 column: Column { first, values },
                 exists,
             }
         };
-        (0..each).map(column).collect()
+        (0..steps(self.kernel.cols) as i64).map(column).collect()
     }
 
     /// Emits the reductions of a phase, and keeps of the columns what is used later.
@@ -55,27 +57,27 @@ impl Row<'_> {
     ) {
         let due = self.due(phase);
         let arguments: Vec<usize> = due.iter().map(|r| r.2).collect();
-        let mut values = vec![];
+        let start = due.iter().map(|r| e.float(combination(r.1).1, e.scalar()));
+        let mut sums: Vec<Val> = start.collect();
         let together = self.together_held(&arguments, scalars, columns);
         for some in columns.chunks_mut(together) {
             self.fetch_held(e, &arguments, scalars, some);
-            for held in some {
-                let of_column = self.compute(e, &arguments, &mut held.column);
-                values.push((of_column, held.exists));
+            for Held { column, exists } in some {
+                let values = self.compute(e, &arguments, column);
+                for ((sum, x), (_, op, _)) in sums.iter_mut().zip(values).zip(&due) {
+                    let further = e.at_distance(x, LANES as u64);
+                    for (n, x) in [x, further].into_iter().enumerate() {
+                        let more = binary(e, combination(*op).0, *sum, x);
+                        *sum = match exists {
+                            Some(exists) => e.select(exists[n], more, *sum),
+                            None => more,
+                        };
+                    }
+                }
             }
         }
-        let (zero, lanes) = (e.int(0), e.int(LANES as i64));
-        let second = e.div(self.place.member, lanes);
-        let second = e.cmp(Cmp::Ne, second, zero);
-        for (n, (node, op, _)) in due.iter().enumerate() {
-            let (op, start) = combination(*op);
-            let start = e.float(start, e.scalar());
-            let added = values.iter().map(|v| (v.0[n], v.1));
-            let near = chain(e, op, start, added.clone());
-            let near = e.at_distance(near, LANES as u64);
-            let start = e.select(second, near, start);
-            let lane = chain(e, op, start, added);
-            scalars[*node] = Some(self.tree(e, op, lane));
+        for ((node, op, _), sum) in due.iter().zip(sums) {
+            scalars[*node] = Some(self.tree(e, combination(*op).0, sum));
         }
         self.forget(phase, scalars, columns);
     }
@@ -130,7 +132,7 @@ impl Row<'_> {
         }
         for held in partial.chunks_mut(1) {
             let exists = held[0].exists.expect("the others come first");
-            e.when(exists, |e| {
+            e.when(exists[0], |e| {
                 self.fetch_held(e, roots, scalars, held);
                 write(e, &mut held[0].column);
             });
@@ -142,20 +144,4 @@ impl Row<'_> {
 fn known(scalars: &Values, column: &Column) -> Values {
     let pairs = scalars.iter().zip(&column.values);
     pairs.map(|(scalar, value)| scalar.or(*value)).collect()
-}
-
-/// Combines values in order, leaving out those of columns that do not exist.
-fn chain(
-    e: &mut Emitter,
-    op: BinaryOp,
-    start: Val,
-    values: impl Iterator<Item = (Val, Option<Val>)>,
-) -> Val {
-    values.fold(start, |sum, (x, exists)| {
-        let more = binary(e, op, sum, x);
-        match exists {
-            Some(exists) => e.select(exists, more, sum),
-            None => more,
-        }
-    })
 }

@@ -361,12 +361,11 @@ impl Row<'_> {
             }
             distance /= 2;
         }
-        // The first thread of the last 16 has combined near with far, in this order, all the way; the others take its word.
+        // The first thread has combined near with far, in this order, all the way; the others take its word.
         let thread = e.thread();
         let warp = e.int(WARP as i64);
         let lane = e.rem(thread, warp);
         let first = e.floor_to(lane, self.split.group as i64);
-        let first = e.add_int(first, self.split.group.saturating_sub(LANES as u64) as i64);
         e.of_lane(lanes[0], first)
     }
 
