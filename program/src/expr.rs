@@ -303,6 +303,22 @@ impl Body {
         &self.nodes[id.0 as usize]
     }
 
+    /// Marks `roots` and what they are computed from, without looking under nodes where `stop` holds.
+    pub fn reach(&self, roots: &[usize], stop: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut marks = vec![false; self.nodes.len()];
+        for r in roots {
+            marks[*r] = true;
+        }
+        for i in (0..marks.len()).rev() {
+            if marks[i] && !stop(i) {
+                for a in Body::args(&self.nodes[i]) {
+                    marks[a.0 as usize] = true;
+                }
+            }
+        }
+        marks
+    }
+
     /// The ids a node reads, in order.
     pub fn args(e: &Expr) -> Vec<ExprId> {
         match *e {

@@ -11,13 +11,14 @@
 //! in the orders of [`crate::kernel`] and [`tensor::map`]; operands are addresses in global memory, aligned as [`alignment`] says. Blocks and threads are numbered along x. Shared
 //! memory is static, or all of it dynamic ([`Shape::dynamic`]).
 
-use crate::expr::{Access, ColMap, Expr, RowMap};
+use crate::expr::{Access, ColMap, RowMap};
 use crate::kernel::{
     Attend, Contract, Delay, Extent, Gather, KernelSpec, Layout, LinearAttend, Rows, Scan,
     Signature,
 };
-use crate::{Body, DType, Target};
+use crate::{DType, Target};
 
+pub mod rows;
 pub mod tensor;
 
 /// Threads that run in step.
@@ -169,17 +170,18 @@ impl Split {
     pub const THREADS: u64 = 128;
 
     /// For a map or reduction over rows. Where rows are reduced, the threads of a row hold the 16 virtual lanes of
-    /// [`crate::expr::ReduceOp`] among them, so that the sum is taken in its order.
+    /// [`crate::expr::ReduceOp`] among them, so that the sum is taken in its order: four threads four each, or, of wide rows, 16
+    /// one each. In a warp whose row stays in registers ([`rows::held`]) these 16 add up for the others, too.
     pub fn of(kernel: &Rows) -> Split {
-        let reduces = |b: &Body| b.nodes.iter().any(|n| matches!(n, Expr::Reduce(..)));
+        let lanes = crate::eval::LANES as u64;
         let map = Split::map(kernel.cols);
-        match reduces(&kernel.body) {
-            true => Split {
-                group: crate::eval::LANES as u64 / map.vector,
-                ..map
-            },
-            false => map,
-        }
+        let (vector, group) = match rows::reduces(kernel) {
+            false => return map,
+            true if rows::held(kernel) => (1, WARP),
+            true if kernel.cols >= rows::WIDE => (1, lanes),
+            true => (map.vector, lanes / map.vector),
+        };
+        Split { vector, group }
     }
 
     /// For rows of `cols` columns, each column on its own.

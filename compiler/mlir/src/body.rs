@@ -59,18 +59,7 @@ impl Lowered {
 
     /// Marks `roots` and what they are computed from, without looking under nodes where `stop` holds.
     pub fn needed_until(&self, roots: &[usize], stop: impl Fn(usize) -> bool) -> Vec<bool> {
-        let mut marks = vec![false; self.body.nodes.len()];
-        for r in roots {
-            marks[*r] = true;
-        }
-        for i in (0..marks.len()).rev() {
-            if marks[i] && !stop(i) {
-                for a in Body::args(&self.body.nodes[i]) {
-                    marks[a.0 as usize] = true;
-                }
-            }
-        }
-        marks
+        self.body.reach(roots, stop)
     }
 
     /// Emits the marked nodes that have no value yet, on values of type `ty`. `leaf` emits loads, column

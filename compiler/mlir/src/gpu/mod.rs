@@ -14,6 +14,7 @@ mod contract;
 mod delay;
 mod gather;
 mod grouped;
+mod held;
 mod linear_attend;
 pub mod ptx;
 mod rows;

@@ -2,15 +2,19 @@
 //!
 //! Takes a [`Rows`] spec; emits one sweep over the columns for each depth of reductions, and one for the results. In a
 //! reduction the threads of a row hold its 16 virtual lanes (four threads four lanes each, or sixteen threads one), so
-//! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles.
+//! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles. In wide rows that are reduced, a
+//! thread loads several columns before it works on the first of them: that many bytes have to be on their way at a time.
+//!
+//! Leaves rows that stay in registers between sweeps to [`super::held`].
 
 use super::access::{self, wide};
+use super::held::Held;
 use crate::access::{OperandRow, Position, RowAt, load_scalar, operand_row};
 use crate::body::{Lowered, Values, binary};
 use crate::emit::{Elem, Emitter, Type, Val};
 use odec_program::eval::LANES;
 use odec_program::expr::{Access, BinaryOp, ColMap, Expr, Level, ReduceOp};
-use odec_program::gpu::{Split, WARP};
+use odec_program::gpu::{Split, WARP, rows};
 use odec_program::kernel::{Rows, Store};
 
 /// Emits the kernel.
@@ -61,13 +65,17 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Rows) -> Result<(), String> {
         let mut scalars = row.low.no_values();
         row.scalars(e, 0, &mut scalars);
         let phases = row.reductions().map(|(i, ..)| row.low.phases[i]);
+        let mut held = rows::held(kernel).then(|| row.held(e));
         for phase in 1..=phases.max().unwrap_or(0) {
-            row.reduce(e, phase, &mut scalars);
+            match &mut held {
+                Some(columns) => row.reduce_held(e, phase, &mut scalars, columns),
+                None => row.reduce(e, phase, &mut scalars),
+            }
             row.scalars(e, phase, &mut scalars);
         }
         // Results may lie where other threads have read what is the same for the row.
         e.warp_barrier();
-        row.results(e, &scalars, per_column);
+        row.results(e, &scalars, per_column, held);
     });
     Ok(())
 }
@@ -106,15 +114,26 @@ impl Place {
     }
 }
 
-struct Row<'a> {
-    kernel: &'a Rows,
+pub(super) struct Row<'a> {
+    pub kernel: &'a Rows,
     split: Split,
-    low: Lowered,
+    pub low: Lowered,
     needed: Vec<bool>,
     pointers: Vec<Val>,
-    place: Place,
+    pub place: Place,
     position: Option<Position>,
 }
+
+/// As many columns of the row as a thread takes at a time, from `first` on, and what is known in them.
+pub(super) struct Column {
+    pub first: Val,
+    pub values: Values,
+}
+
+/// Loads of a thread that are on their way at a time.
+const LOADS: u64 = 16;
+/// Operations that are written out for one turn of a loop.
+const MOST_CODE: u64 = 1024;
 
 impl Row<'_> {
     fn base(&self, e: &mut Emitter, operand: u32, access: Access) -> (OperandRow, Elem) {
@@ -128,7 +147,7 @@ impl Row<'_> {
     }
 
     /// Needed reductions: node, kind, argument.
-    fn reductions(&self) -> impl Iterator<Item = (usize, ReduceOp, usize)> {
+    pub fn reductions(&self) -> impl Iterator<Item = (usize, ReduceOp, usize)> {
         let nodes = self.low.body.nodes.iter().enumerate();
         nodes.filter_map(|(i, n)| match n {
             Expr::Reduce(op, a) if self.needed[i] => Some((i, *op, a.0 as usize)),
@@ -156,8 +175,8 @@ impl Row<'_> {
         });
     }
 
-    /// Emits the values of `roots` in the columns from `first` on.
-    fn columns(&self, e: &mut Emitter, roots: &[usize], scalars: &Values, first: Val) -> Vec<Val> {
+    /// The columns from `first` on, in which nothing is known but what is the same for the row.
+    fn column(&self, e: &mut Emitter, roots: &[usize], scalars: &Values, first: Val) -> Column {
         let vector = self.split.vector;
         let ty = wide(e.elem, vector);
         let marks = self.low.needed_until(roots, |i| scalars[i].is_some());
@@ -172,8 +191,38 @@ impl Row<'_> {
                 _ => None,
             };
         }
+        Column { first, values }
+    }
+
+    /// What `roots` load in these columns: nodes without a value.
+    pub fn loads(&self, roots: &[usize], values: &Values) -> Vec<bool> {
+        let mut marks = self.low.needed_until(roots, |i| values[i].is_some());
+        for (i, mark) in marks.iter_mut().enumerate() {
+            *mark &= values[i].is_none() && matches!(self.low.body.nodes[i], Expr::Load { .. });
+        }
+        marks
+    }
+
+    /// Emits the loads that `roots` need.
+    pub fn fetch(&self, e: &mut Emitter, roots: &[usize], column: &mut Column) {
+        let marks = self.loads(roots, &column.values);
+        self.emit(e, &marks, column);
+    }
+
+    /// Emits the values of `roots`.
+    pub fn compute(&self, e: &mut Emitter, roots: &[usize], column: &mut Column) -> Vec<Val> {
+        let has = |i: usize| column.values[i].is_some();
+        let marks = self.low.needed_until(roots, has);
+        self.emit(e, &marks, column);
+        let value = |r: &usize| column.values[*r].expect("the root is marked");
+        roots.iter().map(value).collect()
+    }
+
+    fn emit(&self, e: &mut Emitter, marks: &[bool], column: &mut Column) {
+        let (vector, first) = (self.split.vector, column.first);
+        let ty = wide(e.elem, vector);
         self.low
-            .emit(e, &marks, ty, &mut values, |e, node| match *node {
+            .emit(e, marks, ty, &mut column.values, |e, node| match *node {
                 Expr::Load { operand, access } => {
                     let (row, elem) = self.base(e, operand, access);
                     let x = access::load(e, row.base, elem, access, first, vector);
@@ -195,39 +244,86 @@ impl Row<'_> {
                 }
                 _ => unreachable!("uniform and per-row nodes have values"),
             });
-        roots
-            .iter()
-            .map(|r| values[*r].expect("the root is marked"))
-            .collect()
     }
 
-    /// A walk over the columns of this thread, with values carried along.
+    /// How many columns a thread loads before it works on the first of them.
+    pub fn together(&self, roots: &[usize], scalars: &Values) -> u64 {
+        let count = |marks: Vec<bool>| marks.iter().filter(|m| **m).count().max(1) as u64;
+        let loads = count(self.loads(roots, scalars));
+        let code = count(self.low.needed_until(roots, |i| scalars[i].is_some()));
+        (LOADS / loads).clamp(2, (MOST_CODE / code).max(2))
+    }
+
+    /// A walk over the columns of this thread, with values carried along. `step` takes columns whose loads are emitted, in order.
     fn sweep(
         &self,
         e: &mut Emitter,
+        roots: &[usize],
+        scalars: &Values,
         start: &[Val],
-        step: impl FnOnce(&mut Emitter, Val, &[Val]) -> Vec<Val>,
+        step: impl Fn(&mut Emitter, &mut Column, &[Val]) -> Vec<Val>,
     ) -> Vec<Val> {
         let first = e.mul_int(self.place.member, self.split.vector as i64);
-        let end = e.int(self.kernel.cols as i64);
         let stride = self.split.vector * self.split.group;
-        e.for_with(first, end, stride as i64, start, step)
+        let wide = self.kernel.cols >= rows::WIDE && rows::reduces(self.kernel);
+        let together = match wide {
+            true => self.together(roots, scalars),
+            false => 1,
+        };
+        let turn = together * stride;
+        let whole = self.kernel.cols / turn * turn;
+        let walk = |e: &mut Emitter, [from, to]: [Val; 2], together: u64, start: &[Val]| {
+            e.for_with(
+                from,
+                to,
+                (together * stride) as i64,
+                start,
+                |e, c, carried| {
+                    let columns = (0..together).map(|n| {
+                        let c = e.add_int(c, (n * stride) as i64);
+                        let mut column = self.column(e, roots, scalars, c);
+                        self.fetch(e, roots, &mut column);
+                        column
+                    });
+                    let columns: Vec<Column> = columns.collect();
+                    let mut carried = carried.to_vec();
+                    for mut column in columns {
+                        carried = step(e, &mut column, &carried);
+                    }
+                    carried
+                },
+            )
+        };
+        let end = e.int(self.kernel.cols as i64);
+        if together == 1 || whole == 0 {
+            return walk(e, [first, end], 1, start);
+        }
+        let middle = e.int(whole as i64);
+        let carried = walk(e, [first, middle], together, start);
+        if whole == self.kernel.cols {
+            return carried;
+        }
+        let first = e.add(first, middle);
+        walk(e, [first, end], 1, &carried)
+    }
+
+    /// The reductions of a phase.
+    pub fn due(&self, phase: u32) -> Vec<(usize, ReduceOp, usize)> {
+        let of_phase = |r: &(usize, ReduceOp, usize)| self.low.phases[r.0] == phase;
+        self.reductions().filter(of_phase).collect()
     }
 
     /// Emits the reductions of a phase.
     fn reduce(&self, e: &mut Emitter, phase: u32, scalars: &mut Values) {
-        let due: Vec<(usize, ReduceOp, usize)> = self
-            .reductions()
-            .filter(|r| self.low.phases[r.0] == phase)
-            .collect();
+        let due = self.due(phase);
         let arguments: Vec<usize> = due.iter().map(|r| r.2).collect();
         let ty = wide(e.elem, self.split.vector);
         let start: Vec<Val> = due
             .iter()
             .map(|r| e.float(combination(r.1).1, ty))
             .collect();
-        let sums = self.sweep(e, &start, |e, c, sums| {
-            let values = self.columns(e, &arguments, scalars, c);
+        let sums = self.sweep(e, &arguments, scalars, &start, |e, column, sums| {
+            let values = self.compute(e, &arguments, column);
             due.iter()
                 .zip(sums.iter().zip(values))
                 .map(|(r, (sum, x))| binary(e, combination(r.1).0, *sum, x))
@@ -239,7 +335,7 @@ impl Row<'_> {
     }
 
     /// Combines the virtual lanes, of which each thread of the row holds `vector`.
-    fn tree(&self, e: &mut Emitter, op: BinaryOp, lanes: Val) -> Val {
+    pub fn tree(&self, e: &mut Emitter, op: BinaryOp, lanes: Val) -> Val {
         let mut lanes = e.parts(lanes);
         let held = lanes.len() as u64;
         let mut distance = LANES as u64 / 2;
@@ -274,21 +370,34 @@ impl Row<'_> {
     }
 
     /// Writes everything.
-    fn results(&self, e: &mut Emitter, scalars: &Values, per_column: impl Fn(&Store) -> bool) {
+    fn results(
+        &self,
+        e: &mut Emitter,
+        scalars: &Values,
+        per_column: impl Fn(&Store) -> bool,
+        held: Option<Vec<Held>>,
+    ) {
         let (wide, single): (Vec<&Store>, Vec<&Store>) =
             self.kernel.stores.iter().partition(|s| per_column(s));
         e.when(self.place.exists, |e| {
-            if !wide.is_empty() {
-                let roots: Vec<usize> = wide.iter().map(|s| self.low.node(s.value)).collect();
-                self.sweep(e, &[], |e, c, _| {
-                    let values = self.columns(e, &roots, scalars, c);
-                    for (s, x) in wide.iter().zip(values) {
-                        let (row, elem) = self.base(e, s.operand, s.access);
-                        let x = self.low.stored(e, self.low.node(s.value), x, elem);
-                        access::store(e, x, row.base, s.access, c);
-                    }
-                    vec![]
-                });
+            let roots: Vec<usize> = wide.iter().map(|s| self.low.node(s.value)).collect();
+            let write = |e: &mut Emitter, column: &mut Column| {
+                let values = self.compute(e, &roots, column);
+                for (s, x) in wide.iter().zip(values) {
+                    let (row, elem) = self.base(e, s.operand, s.access);
+                    let x = self.low.stored(e, self.low.node(s.value), x, elem);
+                    access::store(e, x, row.base, s.access, column.first);
+                }
+            };
+            match held {
+                _ if wide.is_empty() => {}
+                Some(columns) => self.write_held(e, &roots, scalars, columns, write),
+                None => {
+                    self.sweep(e, &roots, scalars, &[], |e, column, _| {
+                        write(e, column);
+                        vec![]
+                    });
+                }
             }
             if !single.is_empty() {
                 let zero = e.int(0);
@@ -307,7 +416,7 @@ impl Row<'_> {
     }
 }
 
-fn combination(op: ReduceOp) -> (BinaryOp, f64) {
+pub(super) fn combination(op: ReduceOp) -> (BinaryOp, f64) {
     match op {
         ReduceOp::Sum => (BinaryOp::Add, 0.0),
         ReduceOp::Max => (BinaryOp::Max, f64::NEG_INFINITY),

@@ -9,12 +9,13 @@ use crate::harness::bodies::{
 };
 use crate::harness::noise;
 use crate::ptx::{Emulated, keep};
-use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
+use odec_program::expr::{Access, BinaryOp, Body, CmpOp, Expr, ExprId, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Grouped, Groups,
     Layout, LinearAttend, Order, Parts, Rows, Scan, ScanForm, Scores, Share, Store, TopTokens,
 };
-use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
+use odec_program::window::Through;
+use odec_program::{DType, Kernel, KernelSpec, Target, Window, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
 use odec_runtime::device::reference::ReferenceDevice;
 use proptest::prelude::*;
@@ -134,27 +135,178 @@ proptest! {
     #[test]
     fn rows(cols in 0..COLS.len(), table in any::<u16>(), rows in 1u64..40, picks in picks(3..24), half in any::<bool>()) {
         let (cols, table) = (COLS[cols], period(COLS[cols], table));
-        let kernel = random_rows::<f32>(cols, table, &picks, half);
-        let mut data = inputs::<f32>(rows, cols, table);
-        data.extend([rows * cols, rows * cols, rows].map(|n| Data::nan(n as usize)));
-        let types = kernel.operands.iter();
-        let data: Vec<Data<f32>> = data.into_iter().zip(types).map(|(b, d)| b.in_type(*d)).collect();
-        let case = |aliases: Vec<(usize, usize)>| Case {
-            spec: KernelSpec::Rows(kernel.clone()),
-            operands: bits(&data),
-            aliases,
-            dims: vec![rows, SEQ],
-            coeffs: vec![0.3, -1.7],
-        };
-        // In place: the first output is the full input.
-        check(&[case(vec![]), case(vec![(INPUTS as usize, 0)])]);
+        check(&rows_cases(cols, table, &picks, half, rows));
     }
+
 
     #[test]
     fn columns(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 1u64..150) {
         let (cols, table) = (COLS[cols], period(COLS[cols], table));
         check(&[columns_case(cols, table, &picks, accumulate, rows)]);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Rows whose values stay in registers, and rows that are too wide for it, or computed by too much code.
+    #[test]
+    fn wide_rows(cols in 0..WIDE.len(), table in any::<u16>(), rows in 1u64..7, mut picks in picks(3..16), reduced in (29u8..32, any::<[u16; 4]>()), at in any::<u16>(), half in any::<bool>()) {
+        let (cols, table) = (WIDE[cols], period(WIDE[cols], table));
+        picks.insert(at as usize % picks.len(), reduced);
+        check(&rows_cases(cols, table, &picks, half, rows));
+    }
+}
+
+const WIDE: [u64; 9] = [256, 257, 260, 512, 1000, 1024, 1408, 2050, 3088];
+
+/// Into memory of its own and in place: the first output is the full input.
+fn rows_cases(cols: u64, table: u64, picks: &[Pick], half: bool, rows: u64) -> [Case; 2] {
+    let kernel = random_rows::<f32>(cols, table, picks, half);
+    let mut data = inputs::<f32>(rows, cols, table);
+    data.extend([rows * cols, rows * cols, rows].map(|n| Data::nan(n as usize)));
+    let types = kernel.operands.iter();
+    let data = data.into_iter().zip(types).map(|(b, d)| b.in_type(*d));
+    let data: Vec<Data<f32>> = data.collect();
+    [vec![], vec![(INPUTS as usize, 0)]].map(|aliases| Case {
+        spec: KernelSpec::Rows(kernel.clone()),
+        operands: bits(&data),
+        aliases,
+        dims: vec![rows, SEQ],
+        coeffs: vec![0.3, -1.7],
+    })
+}
+
+/// A kernel of wide rows and its operands' elements per launch, of which the last ones are results.
+fn wide(
+    cols: u64,
+    rows: u64,
+    operands: &[(DType, u64)],
+    build: impl FnOnce(&mut Body) -> Vec<(u32, Access, ExprId)>,
+) -> Case {
+    let mut body = Body::default();
+    let stores = build(&mut body).into_iter();
+    let store = |(operand, access, value)| Store {
+        operand,
+        access,
+        value,
+    };
+    let data = operands
+        .iter()
+        .zip(7..)
+        .map(|((dtype, n), seed)| match dtype {
+            DType::I32 => (0..*n as u32).map(|i| i * 7919 % cols as u32).collect(),
+            _ => of_type(*dtype, *n, seed),
+        });
+    Case {
+        operands: data.collect(),
+        spec: KernelSpec::Rows(Rows {
+            dtype: DType::F32,
+            cols,
+            operands: operands.iter().map(|o| o.0).collect(),
+            uniforms: 1,
+            body,
+            stores: stores.map(store).collect(),
+        }),
+        aliases: vec![],
+        dims: vec![rows, 1],
+        coeffs: vec![0.01],
+    }
+}
+
+#[test]
+fn norms_and_losses_of_wide_rows() {
+    let (f32, bf16) = (DType::F32, DType::Bf16);
+    let mut cases = vec![];
+    for cols in [256, 500, 512, 1000, 1024, 1040, 1408, 1537, 2816] {
+        let (rows, each) = (5, Access::full(cols));
+        let n = rows * cols;
+        // x + y, the root of its squares' mean, and their quotient times a gain.
+        let operands = [
+            (f32, n),
+            (bf16, n),
+            (f32, cols),
+            (f32, n),
+            (f32, rows),
+            (bf16, n),
+        ];
+        let norm = wide(cols, rows, &operands, |b| {
+            let (x, y, gain) = (b.load(0, each), b.load(1, each), b.load(2, Access::PER_COL));
+            let sum = b.add(x, y);
+            let square = b.mul(sum, sum);
+            let squares = b.reduce(ReduceOp::Sum, square);
+            let mean = b.uniform(0);
+            let mean = b.mul(mean, squares);
+            let root = b.unary(UnaryOp::Sqrt, mean);
+            let scaled = b.mul(sum, root);
+            let scaled = b.mul(scaled, gain);
+            let scaled = b.unary(UnaryOp::Bf16, scaled);
+            vec![
+                (3, each, sum),
+                (4, Access::PER_ROW, root),
+                (5, each, scaled),
+            ]
+        });
+        let in_place = Case {
+            aliases: vec![(3, 0), (5, 1)],
+            spec: norm.spec.clone(),
+            operands: norm.operands.clone(),
+            dims: norm.dims.clone(),
+            coeffs: norm.coeffs.clone(),
+        };
+        cases.extend([norm, in_place]);
+    }
+    for (cols, rows) in [(300, 9), (1000, 9), (8200, 3), (32768, 3)] {
+        let (n, each) = (rows * cols, Access::full(cols));
+        let operands = [
+            (f32, n),
+            (DType::I32, rows),
+            (f32, rows),
+            (f32, rows),
+            (bf16, n),
+        ];
+        cases.push(wide(cols, rows, &operands, |b| {
+            let (x, target) = (b.load(0, each), b.load(1, Access::PER_ROW));
+            let most = b.reduce(ReduceOp::Max, x);
+            let x = b.sub(x, most);
+            let exp = b.unary(UnaryOp::Exp, x);
+            let sum = b.reduce(ReduceOp::Sum, exp);
+            let (column, zero) = (b.push(Expr::ColIndex), b.konst(0.0));
+            let own = b.select(CmpOp::Eq, column, target, x, zero);
+            let own = b.reduce(ReduceOp::Sum, own);
+            let share = b.binary(BinaryOp::Div, exp, sum);
+            let less = b.uniform(0);
+            let less = b.select(CmpOp::Eq, column, target, less, zero);
+            let slope = b.sub(share, less);
+            vec![
+                (2, Access::PER_ROW, sum),
+                (3, Access::PER_ROW, own),
+                (4, each, slope),
+            ]
+        }));
+    }
+    // Softmax of what lies under windows, beside the row before.
+    let window = Window::fitted([3, 4], 3, 2, 1).expect("it fits");
+    let through = Through::Place(5);
+    let [own, other] = window.rows(through);
+    for cols in [270, 1000, 3100] {
+        let (n, each) = (own * cols, Access::full(cols));
+        let operands = [(f32, other * cols), (bf16, n), (f32, n)];
+        let mut case = wide(cols, own, &operands, |b| {
+            let read = |row| Access { row, ..each };
+            let under = b.load(0, read(RowMap::Window(window, through)));
+            let before = b.load(1, read(RowMap::Shift(1)));
+            let x = b.add(under, before);
+            let most = b.reduce(ReduceOp::Max, x);
+            let x = b.sub(x, most);
+            let exp = b.unary(UnaryOp::Exp, x);
+            let sum = b.reduce(ReduceOp::Sum, exp);
+            vec![(2, each, b.binary(BinaryOp::Div, exp, sum))]
+        });
+        case.dims[1] = 2;
+        cases.push(case);
+    }
+    check(&cases);
 }
 
 fn columns_case(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u64) -> Case {
