@@ -44,7 +44,7 @@ from gpu_cases import (
 
 HERE = Path(__file__).resolve().parent
 # What `run` needs of this folder.
-SCRIPTS = ("evidence.py", "gpu.py", "gpu_run.py", "gpu_cases.py", "torch_card.py", "torch_models.py")
+SCRIPTS = ("evidence.py", "gpu.py", "gpu_run.py", "gpu_cases.py", "torch_card.py", "torch_kernels.py", "torch_models.py")
 # The file that travels, and the most that it may weigh: what is lent takes 64 MiB, the working tree with it.
 PACKED, MOST = "kit.tar.xz", 50 << 20
 RUN = """#!/usr/bin/env bash

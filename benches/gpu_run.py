@@ -362,8 +362,27 @@ class Session:
         return json.loads(self.odec(f"{phase}-{target}-{case['label']}", *words, env=self.settings(target), artifact=artifact).out)
 
     def profile(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
-        """The time of each kernel of a training step."""
-        return {"kernels": self.timed("profile", case, target, "profile", "--warmup", "2", "--steps", "3")["kernels"]}
+        """The time of each kernel of a training step, and PyTorch's for products and attention."""
+        kernels = self.timed("profile", case, target, "profile", "--warmup", "2", "--steps", "3")["kernels"]
+        if self.results["torch"].get("card") and self.number is not None and not self.dry:
+            self.rivals(case, [k for k in kernels if k["entry"] == "grad"])
+        return {"kernels": kernels}
+
+    def rivals(self, case: dict[str, Any], kernels: list[dict[str, Any]]) -> None:
+        """Tells kernels how long PyTorch takes for the same, in microseconds, where it has such a kernel."""
+        kind = lambda k: k["kernel"].rpartition("_")[0]
+        dims = [k["dims"] for k in kernels if kind(k) == "contract"]
+        worker = Path(__file__).with_name("torch_kernels.py")
+        done = execute([self.options.python, str(worker), json.dumps(case["shape"]), json.dumps(dims), str(self.number)], self.options.limit)
+        self.evidence.log(f"profile-torch-{case['label']}", done)
+        try:
+            said = json.loads(done.out.splitlines()[-1])
+        except (ValueError, IndexError):
+            return
+        for k in kernels:
+            of = said["products"].get(" ".join(map(str, k["dims"]))) if kind(k) == "contract" else said.get(kind(k))
+            if of:
+                k["torch_us"] = of
 
     def generation(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
         """Reading token by token."""
@@ -478,7 +497,8 @@ def speed_row(r: dict[str, Any]) -> str:
 def kernel_row(k: dict[str, Any]) -> str:
     return (
         f"`{k['kernel']}` {k['dims']} | {k['entry']} | {k['launches']} | {number(k['ms'], '.2f')} | {number(k['share'], '.1%')} | "
-        f"{number(k['gflop_per_s'], ',.0f')} | {number(k['gbyte_per_s'], ',.0f')}"
+        f"{number(k['gflop_per_s'], ',.0f')} | {number(k['gbyte_per_s'], ',.0f')} | "
+        f"{number(k['ms'] * 1e3 / k['launches'] if k['ms'] and k['launches'] else None, ',.0f')} | {number(k.get('torch_us'), ',.0f')}"
     )
 
 
@@ -515,7 +535,7 @@ def tables(results: dict[str, Any]) -> str:
         ))
         for r in of("profile"):
             lines += ["", f"Kernels of a step of {r['label']}, the {SHOWN} longest, each launch between two events, outside of graphs: {verdict(r)}"]
-            lines += table("kernel | entry | launches | ms | share | Gflop/s | GB/s", map(kernel_row, r.get("kernels", [])[:SHOWN]))
+            lines += table("kernel | entry | launches | ms | share | Gflop/s | GB/s | µs a launch | PyTorch µs", map(kernel_row, r.get("kernels", [])[:SHOWN]))
         lines += table(SPEED, map(speed_row, of("speed")))
         lines += table("reading token by token | ms | verdict", (
             f"{r['label']} | {number(r.get('token_ms'), '.3f')} | {verdict(r)}" for r in of("generation")
