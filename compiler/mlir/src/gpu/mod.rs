@@ -24,6 +24,7 @@ mod top_tokens;
 
 use crate::CodegenError;
 use crate::emit::{Arguments, Emitter};
+use odec_program::gpu::columns::threads as columns_threads;
 use odec_program::gpu::tensor::attend::runs as attends_on_tensor_cores;
 use odec_program::gpu::tensor::contract::runs as contracts_on_tensor_cores;
 use odec_program::gpu::tensor::contract::vector;
@@ -101,6 +102,8 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
         {
             255
         }
+        // All that a block of so many threads has.
+        KernelSpec::Columns(k) => (65536 / columns_threads(k)).min(255),
         // Two blocks of 256 threads share a multiprocessor.
         KernelSpec::Contract(c) if warpgroup::runs(c, target) => 128,
         _ => 168,

@@ -14,7 +14,7 @@ use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Grouped, Groups,
     Layout, LinearAttend, Order, Rows, Scan, ScanForm, Scores, Share, Store, TopTokens,
 };
-use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
+use odec_program::{DType, Kernel, KernelSpec, Target, bf16, gpu};
 use odec_runtime::conformance::cases::{self, Cases};
 use odec_runtime::device::reference::ReferenceDevice;
 use proptest::prelude::*;
@@ -180,6 +180,31 @@ fn columns_case(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u
         dims: vec![rows, SEQ],
         coeffs: vec![0.3, -1.7],
     }
+}
+
+/// More rows than the threads of a block take at a time, three times and a little.
+#[test]
+fn columns_of_many_rows() {
+    let mut body = Body::default();
+    let x = body.load(0, Access::full(5));
+    let spec = |accumulate| Columns {
+        dtype: DType::F32,
+        cols: 5,
+        operands: vec![DType::F32; 2],
+        uniforms: 0,
+        body: body.clone(),
+        value: x,
+        accumulate,
+    };
+    let at_a_time = gpu::columns::threads(&spec(false)) / 8 * Columns::BLOCK;
+    let case = |(accumulate, rows)| Case {
+        spec: KernelSpec::Columns(spec(accumulate)),
+        operands: vec![floats(rows * 5, 1), floats(5, 2)],
+        aliases: vec![],
+        dims: vec![rows, 1],
+        coeffs: vec![],
+    };
+    check(&[(false, 3 * at_a_time + 77), (true, at_a_time)].map(case));
 }
 
 #[test]
