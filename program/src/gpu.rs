@@ -65,9 +65,9 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
         KernelSpec::PositionSum(g) => by_rows(dims[2], Split::map(g.cols)),
         KernelSpec::SequenceSum(g) => by_rows(dims[0], Split::map(g.cols)),
         KernelSpec::ScatterAdd(g) => Shape {
-            blocks: (dims[1] * scatter::pieces(g)).div_ceil(scatter::THREADS / WARP),
+            blocks: dims[1].min(scatter::GROUPS) * scatter::pieces(g),
             threads: scatter::THREADS,
-            shared: 0,
+            shared: scatter::SHARED,
         },
         KernelSpec::Columns(k) => Shape {
             blocks: k.cols.div_ceil(columns::cols(k)),
@@ -249,13 +249,22 @@ pub mod top_tokens {
     pub const THREADS: u64 = 128;
 }
 
-/// A warp takes a piece of a row of the table and looks through all indices for it, in order.
+/// A block takes every [`GROUPS`](scatter::GROUPS)th row of the table, so that frequent ones, which often stand together, are shared among
+/// blocks, and a piece of the columns. It lists which of [`CHUNK`](scatter::CHUNK) indices are of its rows, then adds what is listed.
 pub mod scatter {
     use super::{Gather, Split, WARP};
     pub const THREADS: u64 = 128;
-    /// Pieces of a row of the table.
+    pub const GROUPS: u64 = 256;
+    /// Indices that are looked through at a time; each warp takes a part.
+    pub const CHUNK: u64 = 2048;
+    /// Listed rows that are read before they are added.
+    pub const AHEAD: u64 = 8;
+    /// Bytes of two lists, of rows and of rows of the table, and of how many each warp has found.
+    pub const SHARED: u64 = (2 * CHUNK + THREADS / WARP) * 4;
+
+    /// Pieces of a row of the table: a thread has as many columns as are one access.
     pub fn pieces(g: &Gather) -> u64 {
-        g.cols.div_ceil(Split::map(g.cols).vector * WARP)
+        g.cols.div_ceil(Split::map(g.cols).vector * THREADS)
     }
 }
 

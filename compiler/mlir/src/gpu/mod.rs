@@ -104,6 +104,8 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
         }
         // All that a block of so many threads has.
         KernelSpec::Columns(k) => (65536 / columns_threads(k)).min(255),
+        // Four blocks share a multiprocessor: as many as 1024 columns have, on 132 of them, are there at once.
+        KernelSpec::ScatterAdd(_) => 128,
         // Two blocks of 256 threads share a multiprocessor.
         KernelSpec::Contract(c) if warpgroup::runs(c, target) => 128,
         _ => 168,

@@ -280,6 +280,27 @@ fn gathers_scatters_and_sums_by_position_and_sequence() {
             vec![25, 3],
         ));
     }
+    // Rows of several chunks; rows of the table that share a block.
+    for (rows, entries, cols) in [(2500u64, 3u64, 5u64), (150, 600, 4)] {
+        let index = (0..rows as u32).map(|r| match r % 3 {
+            0 => 1,
+            _ => (r * r) % entries as u32,
+        });
+        cases.push(Case {
+            spec: KernelSpec::ScatterAdd(Gather {
+                dtype: DType::F32,
+                cols,
+            }),
+            operands: vec![
+                index.collect(),
+                floats(rows * cols, 2),
+                floats(entries * cols, 1),
+            ],
+            aliases: vec![],
+            dims: vec![rows, entries],
+            coeffs: vec![],
+        });
+    }
     check(&cases);
 }
 
