@@ -66,14 +66,14 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
         KernelSpec::PositionSum(g) => by_rows(dims[2], Split::map(g.cols)),
         KernelSpec::SequenceSum(g) => by_rows(dims[0], Split::map(g.cols)),
         KernelSpec::ScatterAdd(g) => Shape {
-            blocks: (dims[1] * scatter::pieces(g)).div_ceil(scatter::THREADS / WARP),
+            blocks: dims[1].min(scatter::GROUPS) * scatter::pieces(g),
             threads: scatter::THREADS,
-            shared: 0,
+            shared: scatter::SHARED,
         },
         KernelSpec::Columns(k) => Shape {
-            blocks: k.cols.div_ceil(columns::COLS),
-            threads: columns::THREADS,
-            shared: columns::COLS * columns::ROWS * 4,
+            blocks: k.cols.div_ceil(columns::cols(k)),
+            threads: columns::threads(k),
+            shared: 2 * columns::threads(k) * 4,
         },
         KernelSpec::Contract(c) if tensor::warpgroup::runs(c, target) => Shape {
             blocks: dims[0].div_ceil(tensor::warpgroup::ROWS)
@@ -197,12 +197,48 @@ impl Split {
     }
 }
 
-/// Column sums: a block takes [`COLS`](columns::COLS) columns; its warps compute the values of
-/// [`ROWS`](columns::ROWS) rows into shared memory, the first one adds them up in order.
+/// Column sums: a block takes [`cols`](columns::cols) columns; each thread sums one of them over one of as many blocks of rows at a time
+/// as there are threads for. The first threads then add these sums in order, a column each.
 pub mod columns {
-    pub const THREADS: u64 = 256;
-    pub const COLS: u64 = 32;
-    pub const ROWS: u64 = 64;
+    use crate::expr::{Expr, RowMap};
+    use crate::kernel::Columns;
+
+    /// Columns of a block: in f32 the 32 bytes that memory is read in. Fewer columns leave more threads for rows.
+    pub fn cols(k: &Columns) -> u64 {
+        k.cols.next_power_of_two().min(8)
+    }
+
+    /// Threads of a block. Places of windows take registers, of which few threads have more.
+    pub fn threads(k: &Columns) -> u64 {
+        match reads_windows(k) {
+            true => 256,
+            false => 1024,
+        }
+    }
+
+    /// Rows that a thread reads before it adds them: some 16 numbers, which fit in 64 registers beside all else.
+    pub fn ahead(k: &Columns) -> u64 {
+        let loads = rows_read(k).count() as u64;
+        match reads_windows(k) {
+            true => 1,
+            false => match 16 / loads.max(2) {
+                0 => 1,
+                n => 1 << n.ilog2(),
+            },
+        }
+    }
+
+    /// Where operands are read that have more than one row.
+    fn rows_read(k: &Columns) -> impl Iterator<Item = RowMap> {
+        k.body.nodes.iter().filter_map(|n| match n {
+            Expr::Load { access, .. } if access.row != RowMap::Zero => Some(access.row),
+            _ => None,
+        })
+    }
+
+    pub fn reads_windows(k: &Columns) -> bool {
+        rows_read(k).any(|row| matches!(row, RowMap::Window(..)))
+    }
 }
 
 /// Recurrences along tokens: a block, one warp, takes as many columns of a sequence, a column per thread, and walks over its tokens;
@@ -216,13 +252,22 @@ pub mod top_tokens {
     pub const THREADS: u64 = 128;
 }
 
-/// A warp takes a piece of a row of the table and looks through all indices for it, in order.
+/// A block takes every [`GROUPS`](scatter::GROUPS)th row of the table, so that frequent ones, which often stand together, are shared among
+/// blocks, and a piece of the columns. It lists which of [`CHUNK`](scatter::CHUNK) indices are of its rows, then adds what is listed.
 pub mod scatter {
     use super::{Gather, Split, WARP};
     pub const THREADS: u64 = 128;
-    /// Pieces of a row of the table.
+    pub const GROUPS: u64 = 256;
+    /// Indices that are looked through at a time; each warp takes a part.
+    pub const CHUNK: u64 = 2048;
+    /// Listed rows that are read before they are added.
+    pub const AHEAD: u64 = 8;
+    /// Bytes of two lists, of rows and of rows of the table, and of how many each warp has found.
+    pub const SHARED: u64 = (2 * CHUNK + THREADS / WARP) * 4;
+
+    /// Pieces of a row of the table: a thread has as many columns as are one access.
     pub fn pieces(g: &Gather) -> u64 {
-        g.cols.div_ceil(Split::map(g.cols).vector * WARP)
+        g.cols.div_ceil(Split::map(g.cols).vector * THREADS)
     }
 }
 

@@ -319,6 +319,39 @@ fn columns_kernel() {
 }
 
 #[test]
+fn columns_are_added_in_blocks_of_rows() {
+    let rows = 2 * Columns::BLOCK + 22;
+    let mut b = Body::default();
+    let value = b.load(0, Access::PER_ROW);
+    let kernel = Columns {
+        dtype: DType::F32,
+        cols: 1,
+        operands: vec![DType::F32; 2],
+        uniforms: 0,
+        body: b,
+        value,
+        accumulate: false,
+    };
+    let x: Vec<f32> = (0..rows).map(|i| 1.0 / (i + 1) as f32).collect();
+    let add = |x: &[f32]| x.iter().fold(0.0, |sum, x| sum + x);
+    let sums: Vec<f32> = x.chunks(Columns::BLOCK as usize).map(add).collect();
+    assert_ne!(
+        add(&sums),
+        add(&x),
+        "numbers whose sum does not show the order"
+    );
+    let mut memory = Vectors(vec![x, vec![f32::NAN]]);
+    eval_columns(&kernel, &mut memory, [rows, 1], &[], 0..1);
+    assert_eq!(memory.0[1][0], add(&sums));
+    // No rows; and what is not there does not show as −0.
+    for n in [0, 3] {
+        let mut memory = Vectors(vec![vec![-0.0; n as usize], vec![f32::NAN]]);
+        eval_columns(&kernel, &mut memory, [n, 1], &[], 0..1);
+        assert_eq!(memory.0[1][0].to_bits(), 0);
+    }
+}
+
+#[test]
 fn expansion_leaves_no_transcendental_and_shares_nodes() {
     let mut b = Body::default();
     let x = b.load(0, Access::full(4));

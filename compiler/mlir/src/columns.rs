@@ -1,7 +1,7 @@
 //! Sums over all rows, column by column.
 //!
-//! Takes a [`Columns`] spec; emits, for each tile of 64 columns, a loop over the rows with the tile's
-//! sums in registers. Every column is summed on its own and in row order, so neither the split into
+//! Takes a [`Columns`] spec; emits, for each tile of 64 columns, a loop over blocks of rows and one over the rows of each, with
+//! the tile's sums in registers. Every column is summed on its own and in the spec's order, so neither the split into
 //! tiles nor the width of the target's vectors shows in the result.
 
 use crate::access::{
@@ -147,11 +147,49 @@ impl ColumnSums<'_> {
             })
             .collect();
         let ty = Type::vector(e.elem, WIDTH);
-        let zero = e.float(0.0, ty);
-        let mut start = vec![zero; vectors.len()];
+        let nothing = vec![e.float(0.0, ty); vectors.len()];
         let none = e.int(0);
+        let mut start = nothing.clone();
         start.extend(seq.map(|_| none));
-        let sums = e.for_with(none, rows, 1, &start, |e, r, carried| {
+        let block = Columns::BLOCK as i64;
+        let totals = e.for_with(none, rows, block, &start, |e, from, before| {
+            let to = e.add_int(from, block);
+            let to = e.min(to, rows);
+            let (totals, position) = before.split_at(vectors.len());
+            let start = [&nothing, position].concat();
+            let mut after = self.rows(e, &vectors, (from, to), (seq, rows), &start, uniforms);
+            for (sum, total) in after.iter_mut().zip(totals) {
+                *sum = e.add(*total, *sum);
+            }
+            after
+        });
+        let (out, elem) = (self.kernel.operands.len() - 1, e.elem);
+        let out = self.pointers[out];
+        for (cols, total) in vectors.iter().zip(totals) {
+            let value = if self.kernel.accumulate {
+                let before = load_columns(e, out, elem, ColMap::Col, *cols);
+                e.add(before, total)
+            } else {
+                total
+            };
+            store_columns(e, value, out, elem, *cols);
+        }
+    }
+
+    /// Adds the rows `from..to` to the sums that `start` begins with; behind them is the first row's position, where there is a `seq`.
+    /// Gives the same after the last row.
+    fn rows(
+        &self,
+        e: &mut Emitter,
+        vectors: &[access::Columns],
+        (from, to): (Val, Val),
+        (seq, rows): (Option<Val>, Val),
+        start: &[Val],
+        uniforms: &Values,
+    ) -> Vec<Val> {
+        let ty = Type::vector(e.elem, WIDTH);
+        let none = e.int(0);
+        e.for_with(from, to, 1, start, |e, r, carried| {
             let position = seq.map(|seq| Position {
                 at: carried[vectors.len()],
                 seq,
@@ -183,17 +221,6 @@ impl ColumnSums<'_> {
                 next.push(e.select(wraps, none, after));
             }
             next
-        });
-        let (out, elem) = (self.kernel.operands.len() - 1, e.elem);
-        let out = self.pointers[out];
-        for (cols, sum) in vectors.iter().zip(sums) {
-            let value = if self.kernel.accumulate {
-                let before = load_columns(e, out, elem, ColMap::Col, *cols);
-                e.add(before, sum)
-            } else {
-                sum
-            };
-            store_columns(e, value, out, elem, *cols);
-        }
+        })
     }
 }

@@ -300,7 +300,7 @@ fn slice(l: &Launch) -> Option<Sliced> {
         KernelSpec::Rows(k) => rows(k, l),
         KernelSpec::Contract(k) => contract(k, l),
         KernelSpec::Pack(k) => pack(k, l),
-        // Other sums over rows add them in order, which accumulating pieces would change.
+        // Other sums over rows have an order that accumulating pieces would change.
         _ => None,
     }
 }

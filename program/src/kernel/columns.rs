@@ -14,8 +14,9 @@ use std::ops::Range;
 /// Sums `value` over all rows, for each column: `out[c] = finish(Σ_r value(r, c))`, or with
 /// `accumulate`, `out[c] += …`.
 ///
-/// dims: `[rows, seq]`. tiles: blocks of [`Columns::TILE`] columns. Rows are added in order, each
-/// column on its own. `value` contains no reduction. The output is the last operand.
+/// dims: `[rows, seq]`. tiles: blocks of [`Columns::TILE`] columns. Each column is summed on its own: the rows of each block
+/// of [`Columns::BLOCK`] in order from +0, then these sums in order from +0. `value` contains no reduction. The output is the
+/// last operand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Columns {
     pub dtype: DType,
@@ -29,6 +30,8 @@ pub struct Columns {
 
 impl Columns {
     pub const TILE: u64 = 64;
+    /// Rows that are added one after the other; blocks of them can be added side by side.
+    pub const BLOCK: u64 = 64;
 }
 
 pub(super) struct ColumnsKind;
@@ -127,8 +130,8 @@ impl Kind for ColumnsKind {
     }
 }
 
-/// Runs column blocks `tiles` of a [`Columns`] kernel. `dims` are `[rows, seq]`. Sums start at +0 and are added
-/// to the output in the end when the kernel accumulates.
+/// Runs column blocks `tiles` of a [`Columns`] kernel. `dims` are `[rows, seq]`. Sums are added to the output in
+/// the end when the kernel accumulates.
 pub fn eval_columns<T: Real>(
     kernel: &Columns,
     memory: &mut impl Memory<T>,
@@ -142,18 +145,25 @@ pub fn eval_columns<T: Real>(
     if cols.is_empty() {
         return;
     }
-    let mut sums = vec![T::ZERO; (cols.end - cols.start) as usize];
-    for r in 0..dims[0] {
-        body.row(memory, r, dims, cols.clone(), &[]);
-        for (c, sum) in sums.iter_mut().enumerate() {
-            *sum = T::binary(BinaryOp::Add, *sum, body.value(kernel.value, c));
+    let nothing = vec![T::ZERO; (cols.end - cols.start) as usize];
+    let mut totals = nothing.clone();
+    for first in (0..dims[0]).step_by(Columns::BLOCK as usize) {
+        let mut sums = nothing.clone();
+        for r in first..(first + Columns::BLOCK).min(dims[0]) {
+            body.row(memory, r, dims, cols.clone(), &[]);
+            for (c, sum) in sums.iter_mut().enumerate() {
+                *sum = T::binary(BinaryOp::Add, *sum, body.value(kernel.value, c));
+            }
+        }
+        for (total, sum) in totals.iter_mut().zip(sums) {
+            *total = T::binary(BinaryOp::Add, *total, sum);
         }
     }
-    for (c, sum) in cols.zip(sums) {
+    for (c, total) in cols.zip(totals) {
         let value = if kernel.accumulate {
-            T::binary(BinaryOp::Add, memory.load(out, c), sum)
+            T::binary(BinaryOp::Add, memory.load(out, c), total)
         } else {
-            sum
+            total
         };
         memory.store(out, c, value);
     }

@@ -158,20 +158,23 @@ fn function(k: &Kernel) -> String {
             assert!(k.cols <= Columns::TILE && !k.accumulate);
             let _ = writeln!(
                 s,
-                " float sum[{0}]; for (int64_t c = 0; c < {0}; c++) sum[c] = 0.0f;",
+                " float total[{0}] = {{0}}, sum[{0}] = {{0}};
+ for (int64_t r = 0; r < d[0]; r++) {{",
                 k.cols
             );
-            s += " for (int64_t r = 0; r < d[0]; r++) {\n";
             let v = &body(&mut s, &k.body, &k.operands, k.cols, &[k.value])[0];
             let _ = writeln!(
                 s,
-                "  for (int64_t c = 0; c < {}; c++) sum[c] += {v}[c];\n }}",
-                k.cols
+                "  for (int64_t c = 0; c < {}; c++) {{
+   sum[c] += {v}[c];
+   if ((r + 1) % {} == 0 || r + 1 == d[0]) {{ total[c] += sum[c]; sum[c] = 0.0f; }} }}\n }}",
+                k.cols,
+                Columns::BLOCK
             );
             let out = k.operands.len() - 1;
             let _ = writeln!(
                 s,
-                " for (int64_t c = 0; c < {}; c++) ((float *)p[{out}])[c] = sum[c];",
+                " for (int64_t c = 0; c < {}; c++) ((float *)p[{out}])[c] = total[c];",
                 k.cols
             );
         }

@@ -25,6 +25,7 @@ mod top_tokens;
 
 use crate::CodegenError;
 use crate::emit::{Arguments, Emitter};
+use odec_program::gpu::columns::threads as columns_threads;
 use odec_program::gpu::tensor::attend::runs as attends_on_tensor_cores;
 use odec_program::gpu::tensor::contract::runs as contracts_on_tensor_cores;
 use odec_program::gpu::tensor::contract::vector;
@@ -102,6 +103,10 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
         {
             255
         }
+        // All that a block of so many threads has.
+        KernelSpec::Columns(k) => (65536 / columns_threads(k)).min(255),
+        // Four blocks share a multiprocessor: as many as 1024 columns have, on 132 of them, are there at once.
+        KernelSpec::ScatterAdd(_) => 128,
         // A block has a multiprocessor to itself.
         KernelSpec::Contract(c) if warpgroup::runs(c, target) && warpgroup::cols(c) > 128 => 255,
         // Two blocks of 256 threads share a multiprocessor.

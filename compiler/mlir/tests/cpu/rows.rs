@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn columns_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 0u64..9) {
+    fn columns_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 0..2 * Columns::BLOCK + 9) {
         let (cols, table) = (COLS[cols], period(COLS[cols], table));
         check_columns::<f32>(cols, table, &picks, accumulate, rows);
     }

@@ -15,7 +15,7 @@ use odec_program::kernel::{
     Layout, LinearAttend, Order, Parts, Rows, Scan, ScanForm, Scores, Share, Store, TopTokens,
 };
 use odec_program::window::Through;
-use odec_program::{DType, Kernel, KernelSpec, Target, Window, bf16};
+use odec_program::{DType, Kernel, KernelSpec, Target, Window, bf16, gpu};
 use odec_runtime::conformance::cases::{self, Cases};
 use odec_runtime::device::reference::ReferenceDevice;
 use proptest::prelude::*;
@@ -334,6 +334,31 @@ fn columns_case(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u
     }
 }
 
+/// More rows than the threads of a block take at a time, three times and a little.
+#[test]
+fn columns_of_many_rows() {
+    let mut body = Body::default();
+    let x = body.load(0, Access::full(5));
+    let spec = |accumulate| Columns {
+        dtype: DType::F32,
+        cols: 5,
+        operands: vec![DType::F32; 2],
+        uniforms: 0,
+        body: body.clone(),
+        value: x,
+        accumulate,
+    };
+    let at_a_time = gpu::columns::threads(&spec(false)) / 8 * Columns::BLOCK;
+    let case = |(accumulate, rows)| Case {
+        spec: KernelSpec::Columns(spec(accumulate)),
+        operands: vec![floats(rows * 5, 1), floats(5, 2)],
+        aliases: vec![],
+        dims: vec![rows, 1],
+        coeffs: vec![],
+    };
+    check(&[(false, 3 * at_a_time + 77), (true, at_a_time)].map(case));
+}
+
 #[test]
 fn transcendentals_on_their_whole_range() {
     let (rows, cols) = (64, 512);
@@ -406,6 +431,27 @@ fn gathers_scatters_and_sums_by_position_and_sequence() {
             vec![values, room(25 * cols)],
             vec![25, 3],
         ));
+    }
+    // Rows of several chunks; rows of the table that share a block.
+    for (rows, entries, cols) in [(2500u64, 3u64, 5u64), (150, 600, 4)] {
+        let index = (0..rows as u32).map(|r| match r % 3 {
+            0 => 1,
+            _ => (r * r) % entries as u32,
+        });
+        cases.push(Case {
+            spec: KernelSpec::ScatterAdd(Gather {
+                dtype: DType::F32,
+                cols,
+            }),
+            operands: vec![
+                index.collect(),
+                floats(rows * cols, 2),
+                floats(entries * cols, 1),
+            ],
+            aliases: vec![],
+            dims: vec![rows, entries],
+            coeffs: vec![],
+        });
     }
     check(&cases);
 }
