@@ -276,6 +276,20 @@ fn assert_maps(m: &Manifest, told: &[Recorded]) -> usize {
                     count += 1;
                 }
             }
+            KernelSpec::AttendBackward(a) => {
+                let dims = dims(9, 2);
+                let tall = if a.head <= 64 { 64 } else { 32 };
+                // A number of dO, in f32, is two columns.
+                let operands = [(0, a.heads, 1), (1, a.kv_heads, 1), (2, a.kv_heads, 1)];
+                let operands = operands
+                    .into_iter()
+                    .chain([(3, a.heads, 1), (5, a.heads, 2)]);
+                for (operand, heads, words) in operands {
+                    let extents = [words * a.head, heads, dims[1], dims[0]];
+                    assert_map(l, count, operand, &extents, &[64, 1, tall, 1]);
+                    count += 1;
+                }
+            }
             _ => {}
         }
         assert_eq!(l.maps.len(), count, "{}", spec.symbol());
