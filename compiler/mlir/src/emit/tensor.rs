@@ -109,12 +109,17 @@ impl Emitter {
     }
 
     /// 2^x of an f32 by the card's own unit, which is not rounded correctly: the relative error is below 2⁻²², 2^0 is 1
-    /// and 2^−∞ is 0 (PTX ISA, 9.7.3.21).
+    /// and 2^−∞ is 0 (PTX ISA, 9.7.3.21). What is no normal number is 0: with those it would take four instructions.
     pub fn exp2(&mut self, x: Val) -> Val {
         self.op(
             "llvm.call_intrinsic",
-            format_args!("\"llvm.nvvm.ex2.approx.f32\"({x}) : (f32) -> f32"),
+            format_args!("\"llvm.nvvm.ex2.approx.ftz.f32\"({x}) : (f32) -> f32"),
             x.ty,
         )
+    }
+
+    /// The larger of two f32 by one instruction; where one is NaN, the other.
+    pub fn larger(&mut self, a: Val, b: Val) -> Val {
+        self.intrinsic("maxnum", &[a, b], a.ty)
     }
 }

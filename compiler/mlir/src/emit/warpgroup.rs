@@ -41,13 +41,28 @@ impl Emitter {
     /// Describes a matrix that begins at an element of shared memory, for tensor cores: `leading` bytes from panel to panel, `stride`
     /// bytes from eight rows to the next eight.
     pub fn describe(&mut self, element: Val, leading: u64, stride: u64) -> Val {
-        let address = self.shared_address(element);
+        self.describe_behind(element, 0, leading, stride)
+    }
+
+    /// The same of a matrix that begins so many elements behind another place, a multiple of eight.
+    pub fn describe_behind(&mut self, from: Val, elements: u64, leading: u64, stride: u64) -> Val {
+        let address = self.shared_address(from);
         // All three in units of 16 bytes, 14 bits each: shared memory is smaller than 2¹⁸ bytes.
         let four = self.int(4);
         let start = self.shift_right(address, four);
-        let fixed = SWIZZLE_128 | (stride as i64 >> 4) << 32 | (leading as i64 >> 4) << 16;
-        let fixed = self.int(fixed);
-        self.or(start, fixed)
+        // Added to the start, not to the address: then a place is shifted once for all matrices behind it, and only the lower half of a
+        // descriptor is computed.
+        let start = self.convert(start, Elem::I32);
+        let lower = (elements as i64 * 2 + ((leading as i64) << 16)) >> 4;
+        let lower = self.integer(lower, start.ty);
+        let lower = self.add(start, lower);
+        let lower = self.op(
+            "arith.extui",
+            format_args!("{lower} : i32 to i64"),
+            Type::I64,
+        );
+        let fixed = self.int(SWIZZLE_128 | (stride as i64 >> 4) << 32);
+        self.or(lower, fixed)
     }
 
     /// Lets tensor cores see what this thread has written to shared memory; a barrier must follow.

@@ -89,6 +89,12 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
 /// spills, to make room for more blocks.
 fn registers(spec: &KernelSpec, target: Target) -> u64 {
     match spec {
+        // Three blocks of 128 threads share a multiprocessor.
+        KernelSpec::AttendBackward(a)
+            if warpgroup::attends(a, target) && a.head <= 64 && a.window.is_none() =>
+        {
+            168
+        }
         KernelSpec::AttendBackward(a) if attends_on_tensor_cores(a) => 255,
         // Bounds on both sides, and the loop over heads, come on top of all sums.
         KernelSpec::AttendBackward(a) if a.window.is_some() || a.group() > 1 => 255,

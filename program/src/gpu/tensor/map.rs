@@ -34,6 +34,10 @@ pub struct TensorMap {
     pub tile: Vec<u64>,
 }
 
+/// The operands of attention, backward, that come by maps: q, k, v, o and dO.
+pub const BACKWARD: [usize; 5] = [0, 1, 2, 3, D_O];
+const D_O: usize = 5;
+
 impl TensorMap {
     /// Why the driver would not take it for an operand at an address, in words.
     pub fn refusal(&self, address: u64) -> Option<String> {
@@ -61,6 +65,7 @@ pub fn count(spec: &KernelSpec, target: Target) -> usize {
     match spec {
         KernelSpec::Contract(c) => (0..2).filter(|n| feeds(c, *n, target)).count(),
         KernelSpec::Attend(a) | KernelSpec::AttendCached(a) if warpgroup::attends(a, target) => 3,
+        KernelSpec::AttendBackward(a) if warpgroup::attends(a, target) => BACKWARD.len(),
         _ => 0,
     }
 }
@@ -79,6 +84,13 @@ pub fn maps(spec: &KernelSpec, dims: &[u64], target: Target) -> Vec<TensorMap> {
         KernelSpec::AttendCached(a) if warpgroup::attends(a, target) => {
             let (seq, past) = (dims[0], dims[1]);
             heads(a, 1, [seq, past + seq])
+        }
+        KernelSpec::AttendBackward(a) if warpgroup::attends(a, target) => {
+            let map = |operand| {
+                let tall = warpgroup::attend_streamed(a);
+                of_heads(a, operand, (dims[0], dims[1]), tall)
+            };
+            BACKWARD.into_iter().map(map).collect()
         }
         _ => vec![],
     }
@@ -100,21 +112,28 @@ fn factor(c: &Contract, number: usize, dims: &[u64]) -> TensorMap {
     }
 }
 
-/// Queries, keys and values: columns of a head, heads, rows, sequences. A box has 64 columns of 64 rows; beyond a head's columns there
-/// are zeros, not the next head.
+/// Queries, keys and values.
 fn heads(a: &Attend, batch: u64, [queries, keys]: [u64; 2]) -> Vec<TensorMap> {
-    let map = |(operand, (heads, rows)): (usize, (u64, u64))| {
-        let head = a.head * DType::Bf16.bytes();
-        TensorMap {
-            operand,
-            extents: vec![a.head, heads, rows, batch],
-            strides: vec![head, heads * head, rows * heads * head],
-            tile: vec![PANEL, 1, attend::KEYS, 1],
-        }
+    let all = [queries, keys, keys].into_iter().enumerate();
+    all.map(|(operand, rows)| of_heads(a, operand, (batch, rows), attend::KEYS))
+        .collect()
+}
+
+/// An operand of attention: columns of a head, heads, rows, sequences. A box has 64 columns of so many rows; beyond a head's columns there
+/// are zeros, not the next head. A number of f32 is two columns: it is copied as it is.
+fn of_heads(a: &Attend, operand: usize, (batch, rows): (u64, u64), tall: u64) -> TensorMap {
+    let heads = match Attend::is_of_keys(operand as u64) {
+        true => a.kv_heads,
+        false => a.heads,
     };
-    let keys = (a.kv_heads, keys);
-    let all = [(a.heads, queries), keys, keys];
-    all.into_iter().enumerate().map(map).collect()
+    let dtype = if operand < D_O { a.inputs } else { a.dtype };
+    let head = a.head * dtype.bytes();
+    TensorMap {
+        operand,
+        extents: vec![head / DType::Bf16.bytes(), heads, rows, batch],
+        strides: vec![head, heads * head, rows * heads * head],
+        tile: vec![PANEL, 1, tall, 1],
+    }
 }
 
 const _: () = assert!(PANEL * DType::Bf16.bytes() == 128 && K == PANEL);

@@ -148,14 +148,10 @@ pub fn attend_tile(a: &Attend) -> u64 {
     attend::KEYS * a.head.next_multiple_of(PANEL)
 }
 
-/// Elements from a tile to the next, an mbarrier between them.
-pub fn attend_stage(a: &Attend) -> u64 {
-    with_mbarrier(attend_tile(a))
-}
-
-/// Bytes for queries, and for keys and values of two tiles.
+/// Bytes for queries, for keys and values of two tiles, and behind them four mbarriers: for heads of up to 64 columns, five blocks to a
+/// multiprocessor.
 pub fn attend_shared(a: &Attend) -> u64 {
-    5 * 2 * attend_stage(a)
+    5 * 2 * attend_tile(a) + 4 * 8
 }
 
 /// Rows of the other side that are read at a time, backward: fewer of wide heads, whose sums leave less room in registers.
@@ -171,9 +167,13 @@ pub fn attend_other(a: &Attend) -> u64 {
     attend_tile(a) * attend_streamed(a) / attend::ROWS
 }
 
-/// Bytes, backward: two tiles of the block's own rows, five of the other side's, and two numbers for each of 64 rows. Gradients of
-/// queries need keys and values of two tiles; those of keys and values queries of two, dO, and the room of two for its next
-/// rows in f32.
+/// Elements of tiles, backward: two of the block's own rows, six of the other side's. Gradients of queries need keys and values of two
+/// tiles; those of keys and values queries of two, dO, the room of two for its next rows in f32, and those of o.
+pub fn attend_backward_tiles(a: &Attend) -> u64 {
+    2 * attend_tile(a) + 6 * attend_other(a)
+}
+
+/// Bytes, backward: tiles, two numbers for each of 64 rows, and an mbarrier.
 pub fn attend_backward_shared(a: &Attend) -> u64 {
-    2 * (2 * attend_tile(a) + 5 * attend_other(a)) + 2 * 4 * attend::ROWS
+    2 * attend_backward_tiles(a) + 2 * 4 * attend::ROWS + 16
 }

@@ -439,7 +439,7 @@ impl Function {
                 Op::Multiply
             }
             "ex2" => {
-                assert_eq!(parts, ["ex2", "approx", "f32"], "{line}");
+                assert_eq!(parts, ["ex2", "approx", "ftz", "f32"], "{line}");
                 Op::Exp2
             }
             "fence" => {

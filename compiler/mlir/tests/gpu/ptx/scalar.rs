@@ -39,14 +39,11 @@ pub fn compute(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
         (Op::Compare(how), Ty::F(64)) => float_compare(how, f64::from_bits(a), f64::from_bits(b)),
         (Op::Convert(from, how), _) => convert(from, ty, how, a),
         (Op::Exp2, _) => {
-            // As far from right as it may be.
-            let off = 1.0
-                - if a & 0x7FFF_FFFF == 0 {
-                    0.0
-                } else {
-                    2f64.powi(-22)
-                };
-            ((f64::from(f(a)).exp2() * off) as f32).to_bits().into()
+            // As far from right as it may be; what is no normal number is zero.
+            let normal = |x: f32| if x.is_subnormal() { 0.0 } else { x };
+            let x = normal(f(a));
+            let off = 1.0 - if x == 0.0 { 0.0 } else { 2f64.powi(-22) };
+            normal((f64::from(x).exp2() * off) as f32).to_bits().into()
         }
         (_, Ty::F(32)) => {
             let (a, b, c) = (f(a), f(b), f(c));
@@ -127,11 +124,13 @@ fn whole(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
         Op::ShiftLeft => x << (b as u32).min(64),
         Op::ShiftRight => x >> (b as u32).min(64),
         Op::Field => {
-            assert!(
-                matches!(ty, Ty::U(_)) && b + c <= u64::from(n),
-                "a field beyond its register"
-            );
-            x >> b & ((1 << c) - 1)
+            assert!(b + c <= u64::from(n), "a field beyond its register");
+            let field = x >> b & ((1 << c) - 1);
+            // Its own last bit is the sign.
+            match ty {
+                Ty::S(_) if field >> c.saturating_sub(1) == 1 => field - (1 << c),
+                _ => field,
+            }
         }
         Op::Permute => {
             let both = cut(x, 32) | cut(y, 32) << 32;

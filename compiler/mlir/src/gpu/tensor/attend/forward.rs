@@ -5,6 +5,7 @@
 //! Weights are rounded to bf16; their sum is taken before. Tiles begin at multiples of 64 keys whatever the queries are, and
 //! one that a query does not see changes nothing, so kept keys give the bits of the whole sequence.
 
+use super::mask::{Seen, Sight};
 use super::{Block, Side, Source, Sums, across_lanes, flat, fragments, number, rounded, warpgroup};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Val};
@@ -57,11 +58,15 @@ fn attend(e: &mut Emitter, kernel: &Attend, (seq, past): (Val, Val), statistic: 
         }
         false => total,
     };
-    let seen = rows.map(|r| Sight {
-        from: from.map(|from| e.add(r, from)),
-        until: sees(e, r),
-    });
     let last = e.add_int(block.row, ROWS as i64 - 1);
+    let mut bounds = |lower: Val, upper: Val| Sight {
+        from: from.map(|from| e.add(lower, from)),
+        until: sees(e, upper),
+    };
+    let seen = Seen {
+        rows: rows.map(|r| bounds(r, r)),
+        all: bounds(last, block.row),
+    };
     let end = sees(e, last);
     let sink = kernel.scores.sinks.then(|| {
         let sinks = e.operand(statistic.map_or(4, |n| n + 1));
@@ -114,7 +119,7 @@ fn attend(e: &mut Emitter, kernel: &Attend, (seq, past): (Val, Val), statistic: 
 pub(super) struct Walk {
     pub begin: Val,
     pub end: Val,
-    pub seen: [Sight; 2],
+    pub seen: Seen,
     /// The head's sink, where it has one, in the unit of scores.
     pub sink: Option<Val>,
     pub bias: Option<Bias>,
@@ -206,13 +211,6 @@ fn scores(e: &mut Emitter, block: &Block, queries: &[[Val; 4]], keys: Val) -> Su
     out
 }
 
-/// What a row sees of the other side: from one on, if there is such a bound, and those below another.
-#[derive(Clone, Copy)]
-pub(super) struct Sight {
-    pub from: Option<Val>,
-    pub until: Val,
-}
-
 /// What the lane knows of its two rows: the largest score, its own part of the sum of weights, its columns of results.
 pub(super) struct State {
     pub max: [Val; 2],
@@ -262,30 +260,20 @@ impl State {
         if !block.kernel.scores.are_scaled_products() {
             shape(e, block, &mut scores, walk.bias, first);
         }
-        let least = number(e, f64::NEG_INFINITY);
-        let here = e.add(first, block.lane_col);
-        let left = seen.map(|s| e.sub(s.until, here));
-        let hidden = seen.map(|s| s.from.map(|from| e.sub(from, here)));
+        let mut scores = seen.only(e, block, scores, first);
         let mut max = self.max;
-        for (n, fragment) in scores.iter_mut().enumerate() {
-            for (i, score) in fragment.iter_mut().enumerate() {
-                let column = e.int((8 * n + i % 2) as i64);
-                let visible = e.below(column, left[i / 2]);
-                *score = e.select(visible, *score, least);
-                if let Some(hidden) = hidden[i / 2] {
-                    let unseen = e.below(column, hidden);
-                    *score = e.select(unseen, least, *score);
-                }
-                max[i / 2] = e.max_float(max[i / 2], *score);
+        for fragment in &scores {
+            for (i, score) in fragment.iter().enumerate() {
+                max[i / 2] = e.larger(max[i / 2], *score);
             }
         }
-        let max = max.map(|m| across_lanes(e, m, |e, a, b| e.max_float(a, b)));
+        let max = max.map(|m| across_lanes(e, m, |e, a, b| e.larger(a, b)));
         let factor = number(e, unit(block.kernel) * LOG2_E);
         // A row that has seen nothing yet has no largest score to be measured from.
-        let from = [0, 1].map(|h| match seen[h].from {
+        let from = [0, 1].map(|h| match seen.all.from {
             Some(_) => {
+                let [least, zero] = [f64::NEG_INFINITY, 0.0].map(|x| number(e, x));
                 let nothing = e.cmp(Cmp::Eq, max[h], least);
-                let zero = number(e, 0.0);
                 e.select(nothing, zero, max[h])
             }
             None => max[h],

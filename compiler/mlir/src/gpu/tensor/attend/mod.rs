@@ -7,6 +7,7 @@
 
 pub(in crate::gpu) mod backward;
 pub(in crate::gpu) mod forward;
+mod mask;
 mod warpgroup;
 
 use super::{Order, Source, Tile, lane_of_sums, lane_place};
@@ -56,10 +57,22 @@ impl<'a> Block<'a> {
         match side {
             Side::Queries => Block {
                 shared: shared_by(e, kernel, block.head),
+                row: block.row_of_queries(e, seq),
                 ..block
             },
             Side::Keys => block,
         }
+    }
+
+    /// The first row of a block of queries. The last of them see the most keys, so they begin first: a card is done when the last
+    /// block is. Of blocks of keys the first ones are seen by the most queries.
+    fn row_of_queries(&self, e: &mut Emitter, seq: Val) -> Val {
+        if !self.kernel.causal {
+            return self.row;
+        }
+        let last = e.add_int(seq, -1);
+        let last = e.floor_to(last, ROWS as i64);
+        e.sub(last, self.row)
     }
 
     /// The same for a side that is not known before: that of queries if the i1 `of_queries` holds.
@@ -70,14 +83,21 @@ impl<'a> Block<'a> {
         at: (Val, Val),
     ) -> Block<'a> {
         if kernel.group() == 1 {
-            return Block::new(e, kernel, Side::Keys, at);
+            let block = Block::new(e, kernel, Side::Keys, at);
+            let row = block.row_of_queries(e, at.1);
+            return Block {
+                row: e.select(of_queries, row, block.row),
+                ..block
+            };
         }
         let [heads, shared] = [kernel.heads, kernel.kv_heads].map(|n| e.int(n as i64));
         let heads = e.select(of_queries, heads, shared);
         let block = Block::of_heads(e, kernel, heads, at);
         let shared = shared_by(e, kernel, block.head);
+        let row = block.row_of_queries(e, at.1);
         Block {
             shared: e.select(of_queries, shared, block.head),
+            row: e.select(of_queries, row, block.row),
             ..block
         }
     }

@@ -8,11 +8,11 @@
 
 use super::forward::{State, Walk};
 use super::{Block, Sums, flat, fragments, rounded};
-use crate::emit::{Accumulators, Cmp, Emitter, Left, Paneled, Val};
+use crate::emit::{Accumulators, Emitter, Left, Paneled, Val};
 use crate::gpu::tensor::boxes::{Boxed, Elected};
 use crate::gpu::tensor::{Lies, Tile};
 use odec_program::gpu::tensor::attend::KEYS;
-use odec_program::gpu::tensor::warpgroup::{PANEL, PATTERN, attend_stage, attend_tile};
+use odec_program::gpu::tensor::warpgroup::{PANEL, PATTERN, attend_tile};
 use odec_program::kernel::Attend;
 
 /// Inner length of an instruction.
@@ -29,12 +29,12 @@ pub(super) fn tile(block: &Block, rows: u64) -> Tile {
 
 pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
     let tile = tile(block, KEYS);
-    let (size, stage) = (attend_tile(block.kernel), attend_stage(block.kernel));
+    let size = attend_tile(block.kernel);
     debug_assert_eq!(size, tile.elements());
     let zero = e.int(0);
     // Where queries, keys and values are; of the latter, two tiles each.
     let queries = zero;
-    let [keys, values] = [stage, 3 * stage].map(|n| n as i64);
+    let [keys, values] = [1, 3].map(|n| (n * size) as i64);
     let [first_keys, first_values] = [keys, values].map(|n| e.int(n));
     // The operand's rows from `row` on, to a place.
     let boxed = |operand: u64, row: Val, to: Val| {
@@ -49,22 +49,19 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
             to,
         }
     };
-    // Behind the tile that it is of.
-    let mbarrier = |e: &mut Emitter, tile: Val| e.add_int(tile, size as i64);
+    // Behind all tiles, four elements each, in the same order.
+    let mbarriers = [0, 1, 2, 3].map(|n| e.int((5 * size + 4 * n) as i64));
     let elected = Elected::new(e, block.team.thread);
-    let mbarriers = (1..5).map(|n| e.int((n * stage + size) as i64));
-    let mbarriers: Vec<Val> = mbarriers.collect();
     elected.prepare(e, &mbarriers);
     let first = [
         boxed(0, block.row, queries),
         boxed(1, walk.begin, first_keys),
     ];
-    let (here, there) = (mbarrier(e, first_keys), mbarrier(e, first_values));
-    elected.ask(e, &first, here);
-    elected.ask(e, &[boxed(2, walk.begin, first_values)], there);
+    elected.ask(e, &first, mbarriers[0]);
+    elected.ask(e, &[boxed(2, walk.begin, first_values)], mbarriers[2]);
     let mut start = State::start(e, block, walk.sink).flat();
     let count = start.len();
-    // Which of the two tiles it is the turn of, and the parity of its phases.
+    // The number of the tile whose turn it is, of two, and the parity of its phases.
     start.extend([zero; 2]);
     let done = e.for_with(
         walk.begin,
@@ -73,34 +70,37 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
         &start,
         |e, first, carried| {
             let (turn, parity) = (carried[count], carried[count + 1]);
-            let all = e.int(stage as i64);
-            let other = e.sub(all, turn);
-            let [here, there] = [turn, other].map(|t| (e.add_int(t, keys), e.add_int(t, values)));
+            let one = e.int(1);
+            let other = e.xor(turn, one);
+            let [here, there] = [turn, other].map(|t| {
+                let (tiles, mbarrier) = (e.mul_int(t, size as i64), e.mul_int(t, 4));
+                let tiles = [keys, values].map(|n| e.add_int(tiles, n));
+                (
+                    tiles,
+                    [mbarriers[0], mbarriers[2]].map(|n| e.add(n, mbarrier)),
+                )
+            });
             let next = e.add_int(first, KEYS as i64);
-            let arrives = mbarrier(e, here.0);
-            e.await_phase(arrives, parity);
+            e.await_phase(here.1[0], parity);
             // Everybody is done with the tile before, whose places are taken next.
             e.barrier();
-            let scores = begin_scores(e, tile, queries, here.0);
+            let scores = begin_scores(e, tile, queries, here.0[0]);
             // What nobody will wait for is not asked for.
             let exists = e.below(next, walk.end);
             let asks = elected.provided(e, exists);
-            for (operand, to) in [(1, there.0), (2, there.1)] {
-                let arrives = mbarrier(e, to);
-                asks.ask(e, &[boxed(operand, next, to)], arrives);
+            for (n, operand) in [1, 2].into_iter().enumerate() {
+                asks.ask(e, &[boxed(operand, next, there.0[n])], there.1[n]);
             }
             let scores = e.await_products(&scores);
             let state = State::of(&carried[..count]);
             let (weights, state) = state.with(e, block, fragments(&scores), &walk, first);
             let weights = factors(e, &weights);
-            let arrives = mbarrier(e, here.1);
-            e.await_phase(arrives, parity);
-            let o = begin_sums(e, &weights, (tile, here.1), &flat(&state.o));
+            e.await_phase(here.1[1], parity);
+            let o = begin_sums(e, &weights, (tile, here.0[1]), &flat(&state.o));
             let o = fragments(&e.await_products(&o));
             let mut carried = State { o, ..state }.flat();
-            let one = e.int(1);
-            let (turned, second) = (e.xor(parity, one), e.cmp(Cmp::Ne, turn, zero));
-            carried.extend([other, e.select(second, turned, parity)]);
+            // It changes after the second of two tiles.
+            carried.extend([other, e.xor(parity, turn)]);
             carried
         },
     );
@@ -144,19 +144,17 @@ pub(super) fn factors(e: &mut Emitter, numbers: &Sums) -> Vec<[Val; 4]> {
 /// 16 columns from `col` on, the inner index, of a tile of so many rows: of all of them.
 fn along(e: &mut Emitter, rows: u64, tile: Val, col: u64) -> Paneled {
     let at = col / PANEL * rows * PANEL + col % PANEL;
-    let at = e.add_int(tile, at as i64);
     Paneled {
         // There is one panel; its distance to another is not read.
-        descriptor: e.describe(at, 16, PATTERN),
+        descriptor: e.describe_behind(tile, at, 16, PATTERN),
         turned: false,
     }
 }
 
 /// 16 rows from `row` on, the inner index, of a tile of so many: of all its columns.
 fn across(e: &mut Emitter, rows: u64, tile: Val, row: u64) -> Paneled {
-    let at = e.add_int(tile, (row * PANEL) as i64);
     Paneled {
-        descriptor: e.describe(at, rows * PANEL * 2, PATTERN),
+        descriptor: e.describe_behind(tile, row * PANEL, rows * PANEL * 2, PATTERN),
         turned: true,
     }
 }

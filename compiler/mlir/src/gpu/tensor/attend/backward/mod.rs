@@ -9,9 +9,10 @@ mod intake;
 mod warpgroup;
 mod warps;
 
-use super::forward::{Sight, Walk, fast_exp};
-use super::{Block, Side, number};
-use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use super::forward::{Walk, fast_exp};
+use super::mask::{Seen, Sight};
+use super::{Block, Side, Sums, number};
+use crate::emit::{Emitter, Val};
 use crate::gpu::attend::scores::shaped;
 use crate::gpu::attend::window;
 use crate::gpu::tensor::Source;
@@ -82,66 +83,48 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
         e.min(end, seq)
     };
     let causal = block.kernel.causal;
+    let last = e.add_int(block.row, ROWS as i64 - 1);
     match side {
-        Side::Queries => Walk {
-            begin: window.map_or(zero, |w| {
-                let first = e.add_int(block.row, 1 - w);
-                e.max(first, zero)
-            }),
-            end: match causal {
-                true => below(e, block.row, ROWS as i64),
-                false => seq,
-            },
-            seen: rows.map(|row| Sight {
-                from: window.map(|w| e.add_int(row, 1 - w)),
-                until: if causal { e.add_int(row, 1) } else { seq },
-            }),
-            sink: None,
-            bias: None,
-        },
-        Side::Keys => Walk {
-            begin: if causal { block.row } else { zero },
-            end: window.map_or(seq, |w| below(e, block.row, ROWS as i64 - 1 + w)),
-            seen: rows.map(|row| Sight {
-                from: causal.then_some(row),
-                until: window.map_or(seq, |w| e.add_int(row, w)),
-            }),
-            sink: None,
-            bias: None,
-        },
-    }
-}
-
-/// What the lane's rows see of fragments side by side: bounds of columns, counted from the lane's first, as i32.
-struct Mask([Sight; 2]);
-
-impl Mask {
-    /// Of fragments whose first column is number `first` of the other side.
-    fn new(e: &mut Emitter, block: &Block, seen: [Sight; 2], first: Val) -> Mask {
-        let here = e.add(first, block.lane_col);
-        // No fragment has more columns.
-        let (least, most) = (e.int(-1), e.int(ROWS as i64));
-        let mut within = |bound: Val| {
-            let bound = e.sub(bound, here);
-            let bound = e.max(bound, least);
-            let bound = e.min(bound, most);
-            e.convert(bound, Elem::I32)
-        };
-        Mask(seen.map(|s| Sight {
-            from: s.from.map(&mut within),
-            until: within(s.until),
-        }))
-    }
-
-    /// Whether element `i` of fragment `n` is seen.
-    fn sees(&self, e: &mut Emitter, n: usize, i: usize) -> Val {
-        let Sight { from, until } = self.0[i / 2];
-        let column = e.integer((8 * n + i % 2) as i64, Type::scalar(Elem::I32));
-        let visible = e.below(column, until);
-        from.map_or(visible, |from| {
-            let sees = e.cmp(Cmp::Ge, column, from);
-            e.and(visible, sees)
-        })
+        Side::Queries => {
+            let mut sees = |from: Val, until: Val| Sight {
+                from: window.map(|w| e.add_int(from, 1 - w)),
+                until: if causal { e.add_int(until, 1) } else { seq },
+            };
+            let seen = Seen {
+                rows: rows.map(|row| sees(row, row)),
+                all: sees(last, block.row),
+            };
+            Walk {
+                begin: window.map_or(zero, |w| {
+                    let first = e.add_int(block.row, 1 - w);
+                    e.max(first, zero)
+                }),
+                end: match causal {
+                    true => below(e, block.row, ROWS as i64),
+                    false => seq,
+                },
+                seen,
+                sink: None,
+                bias: None,
+            }
+        }
+        Side::Keys => {
+            let mut sees = |from: Val, until: Val| Sight {
+                from: causal.then_some(from),
+                until: window.map_or(seq, |w| e.add_int(until, w)),
+            };
+            let seen = Seen {
+                rows: rows.map(|row| sees(row, row)),
+                all: sees(last, block.row),
+            };
+            Walk {
+                begin: if causal { block.row } else { zero },
+                end: window.map_or(seq, |w| below(e, block.row, ROWS as i64 - 1 + w)),
+                seen,
+                sink: None,
+                bias: None,
+            }
+        }
     }
 }
 
@@ -155,15 +138,14 @@ fn of_keys(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
     [1, 2].map(|n| block.source(e, n, DType::Bf16, seq))
 }
 
-/// The weight of a pair, zero where it is hidden.
-fn weight(e: &mut Emitter, block: &Block, score: Val, shift: Val, visible: Val) -> Val {
-    let (factor, zero) = (number(e, block.kernel.scale * LOG2_E), number(e, 0.0));
+/// The weight of a pair, zero where its score is −∞.
+fn weight(e: &mut Emitter, block: &Block, score: Val, shift: Val) -> Val {
+    let factor = number(e, block.kernel.scale * LOG2_E);
     let x = e.fma(score, factor, shift);
-    let p = e.exp2(x);
-    e.select(visible, p, zero)
+    e.exp2(x)
 }
 
-/// The same of a pair whose score is more than a scaled product, and what the slope of its score is multiplied by.
+/// The same of a pair that may be hidden, whose score may be more than a scaled product, and what the slope of its score is multiplied by.
 fn shaped_weight(
     e: &mut Emitter,
     block: &Block,
@@ -171,24 +153,32 @@ fn shaped_weight(
     shift: Val,
     visible: Val,
 ) -> (Val, Option<Val>) {
+    let zero = number(e, 0.0);
     if block.kernel.scores.are_scaled_products() {
-        return (weight(e, block, score, shift, visible), None);
+        let p = weight(e, block, score, shift);
+        return (e.select(visible, p, zero), None);
     }
     let scale = number(e, block.kernel.scale);
     let scaled = e.mul(score, scale);
     let (score, bend) = shaped(e, block.kernel, scaled, bias, fast_exp);
-    let (factor, zero) = (number(e, LOG2_E), number(e, 0.0));
+    let factor = number(e, LOG2_E);
     let x = e.fma(score, factor, shift);
     let p = e.exp2(x);
     (e.select(visible, p, zero), bend)
 }
 
-/// The gradient of a score before scaling, from its weight and the product of dO and v.
-fn slope(e: &mut Emitter, block: &Block, weight: Val, rate: Val, delta: Val) -> Val {
-    let scale = number(e, block.kernel.scale);
+/// The gradient of a scaled score, from its weight and the product of dO and v; [`write`] scales what becomes of it.
+fn slope(e: &mut Emitter, weight: Val, rate: Val, delta: Val) -> Val {
     let away = e.sub(rate, delta);
-    let slope = e.mul(weight, away);
-    e.mul(slope, scale)
+    e.mul(weight, away)
+}
+
+/// Writes a gradient: sums of slopes times queries or keys, which are scaled only now, or of weights times dO.
+fn write(e: &mut Emitter, block: &Block, operand: u64, sums: &Sums, seq: Val) {
+    let to = block.matrix(e, operand, DType::F32, seq);
+    let scale = number(e, block.kernel.scale);
+    let scaled = (operand != D_V).then_some([scale; 2]);
+    block.write(e, to, sums, scaled);
 }
 
 /// −lse · log₂ e of a query; if there is none, what gives it no weight.

@@ -7,40 +7,53 @@
 //! queries), weights of what the second one has (dV of dO; a block of queries leaves that out). Sums are in the places that
 //! `mma` has them in, and so is the meaning.
 
-use super::super::forward::{Sight, Walk};
+use super::super::forward::Walk;
+use super::super::mask::{Seen, Sight};
 use super::super::warpgroup::{begin_scores, begin_sums, factors, tile};
 use super::super::{Block, flat, fragments};
-use super::intake::{Beside, Intake};
-use super::{D_K, D_Q, D_V, Mask, Numbers, Side, warps};
-use super::{of_keys, of_queries, pair, slope, walk, weight};
+use super::intake::{Intake, Rows};
+use super::{D_K, D_O, D_Q, D_V, Numbers, O, Side, warps};
+use super::{of_keys, of_queries, pair, slope, walk, weight, write};
 use crate::emit::{Cmp, Emitter, Val};
+use crate::gpu::tensor::boxes::{Boxed, Elected};
 use crate::gpu::tensor::{Source, Tile, put};
-use odec_program::DType;
 use odec_program::gpu::tensor::attend::ROWS;
-use odec_program::gpu::tensor::warpgroup::{attend_other, attend_streamed, attend_tile};
+use odec_program::gpu::tensor::map::BACKWARD;
+use odec_program::gpu::tensor::warpgroup::{
+    attend_backward_tiles, attend_other, attend_streamed, attend_tile,
+};
 use odec_program::kernel::Attend;
 
 /// A block's own tiles, and those of the other side: of a block of queries keys of two turns and values of two turns; of a block of
-/// keys queries of two turns, dO, and rows of it in f32.
+/// keys queries of two turns, dO, rows of it in f32, twice a tile, and of o.
 struct Places {
     own: [Val; 2],
     first: [Val; 2],
     second: [Val; 2],
-    /// In f32, of twice a tile.
-    rows: Val,
+    rows: Rows,
     numbers: Numbers,
+    /// What says that a turn's tiles are there.
+    mbarrier: Val,
 }
 
 impl Places {
     fn new(e: &mut Emitter, kernel: &Attend) -> Places {
         let (own, other) = (attend_tile(kernel), attend_other(kernel));
-        let others = [0, 1, 2, 3].map(|n| e.int((2 * own + n * other) as i64));
+        let others = [0, 1, 2, 3, 5].map(|n| e.int((2 * own + n * other) as i64));
+        let tiles = attend_backward_tiles(kernel);
+        // Two numbers of four bytes for each row.
+        let numbers = 2 * 2 * ROWS;
         Places {
             own: [0, own].map(|n| e.int(n as i64)),
             first: [others[0], others[1]],
             second: [others[2], others[3]],
-            rows: others[3],
-            numbers: Numbers::behind(e, 2 * (2 * own + 5 * other)),
+            rows: Rows {
+                wide: others[3],
+                o: others[4],
+                rounded: others[2],
+            },
+            numbers: Numbers::behind(e, 2 * tiles),
+            mbarrier: e.int((tiles + numbers) as i64),
         }
     }
 }
@@ -57,6 +70,7 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Attend, of_queries: Val, (number, h
     let others = tile(&block, attend_streamed(kernel));
     let work = Work {
         intake: Intake::new(e, &block, others),
+        elected: Elected::new(e, block.team.thread),
         of_keys: e.cmp(Cmp::Ge, among, zero),
         block,
         of_queries,
@@ -74,13 +88,16 @@ fn either_walk(e: &mut Emitter, kernel: &Attend, of_queries: Val, sides: [Walk; 
     // Below any row.
     let nowhere = e.int(-(1 << 50));
     let mut either = |a: Val, b: Val| e.select(of_queries, a, b);
-    let [a, b] = [queries.seen[0], keys.seen[0]];
-    let bounded = a.from.is_some() || b.from.is_some();
-    let from = |s: Sight| s.from.unwrap_or(nowhere);
-    let above = Sight {
-        from: bounded.then(|| either(from(a), from(b))),
-        until: either(a.until, b.until),
+    let mut sight = |a: Sight, b: Sight| {
+        let bounded = a.from.is_some() || b.from.is_some();
+        let from = |s: Sight| s.from.unwrap_or(nowhere);
+        Sight {
+            from: bounded.then(|| either(from(a), from(b))),
+            until: either(a.until, b.until),
+        }
     };
+    let (a, b) = (queries.seen, keys.seen);
+    let (above, all) = (sight(a.rows[0], b.rows[0]), sight(a.all, b.all));
     let (begin, end) = (
         either(queries.begin, keys.begin),
         either(queries.end, keys.end),
@@ -97,7 +114,10 @@ fn either_walk(e: &mut Emitter, kernel: &Attend, of_queries: Val, sides: [Walk; 
     Walk {
         begin,
         end,
-        seen: [above, below],
+        seen: Seen {
+            rows: [above, below],
+            all,
+        },
         sink: None,
         bias: None,
     }
@@ -111,6 +131,7 @@ struct Work<'a> {
     walk: Walk,
     places: Places,
     intake: Intake,
+    elected: Elected,
     /// Of rows of the other side.
     others: Tile,
 }
@@ -122,6 +143,17 @@ struct Stop {
     first: Val,
 }
 
+/// What a turn begins with.
+struct Turn {
+    /// Of the phase that ends when its tiles are there, and the number of their places.
+    parity: Val,
+    stop: Stop,
+    /// Of the row whose statistic the thread keeps, in a block of keys.
+    shift: Val,
+    /// Whether another turn follows.
+    another: Val,
+}
+
 impl Work<'_> {
     fn run(&self, e: &mut Emitter) {
         let (zero, kernel) = (e.int(0), self.block.kernel);
@@ -129,29 +161,37 @@ impl Work<'_> {
             member: zero,
             first: self.walk.begin,
         };
+        self.elected.prepare(e, &[self.places.mbarrier]);
+        self.ask(e, self.elected, stop, zero);
         self.fetch_own(e);
-        self.fetch(e, stop, zero);
-        let nothing = self.intake.nothing(e);
-        let beside = self.beside(e, stop, &nothing);
+        e.close_copies();
+        let shift = self.beside(e, stop);
+        e.await_copies(0);
+        e.publish();
+        e.barrier();
         let sums = flat(&self.block.nothing(e));
         let count = sums.len();
-        let start = [sums.clone(), sums, vec![zero, zero, stop.first], beside].concat();
+        let start = [sums.clone(), sums, vec![zero, zero, stop.first, shift]].concat();
         let length = e.sub(self.walk.end, self.walk.begin);
         let mut turns = e.div_ceil(length, self.others.rows as i64);
         if kernel.group() > 1 {
             let all = e.mul_int(turns, kernel.group() as i64);
             turns = e.select(self.of_queries, turns, all);
         }
-        let done = e.for_with(zero, turns, 1, &start, |e, _, carried| {
+        let done = e.for_with(zero, turns, 1, &start, |e, number, carried| {
             let (sums, rest) = carried.split_at(2 * count);
-            let stop = Stop {
-                member: rest[1],
-                first: rest[2],
+            let after = e.add_int(number, 1);
+            let turn = Turn {
+                parity: rest[0],
+                stop: Stop {
+                    member: rest[1],
+                    first: rest[2],
+                },
+                shift: rest[3],
+                another: e.below(after, turns),
             };
-            let turn = (rest[0], stop, &rest[3..]);
             self.turn(e, turn, (&sums[..count], &sums[count..]))
         });
-        e.await_copies(0);
         let [firsts, seconds] = [&done[..count], &done[count..2 * count]].map(fragments);
         e.either(self.of_queries, |e, of_queries| {
             let results = match of_queries {
@@ -159,84 +199,79 @@ impl Work<'_> {
                 false => vec![(D_V, &seconds), (D_K, &firsts)],
             };
             for (operand, sums) in results {
-                let to = self.block.matrix(e, operand, DType::F32, self.seq);
-                self.block.write(e, to, sums, None);
+                write(e, &self.block, operand, sums, self.seq);
             }
         });
     }
 
-    /// Goes through one pair of tiles; gives sums, which turn it is next, where that is, and what is wanted there.
-    fn turn(
-        &self,
-        e: &mut Emitter,
-        (turn, stop, beside): (Val, Stop, &[Val]),
-        (firsts, seconds): (&[Val], &[Val]),
-    ) -> Vec<Val> {
-        let (block, places) = (&self.block, &self.places);
-        let size = e.int(attend_other(block.kernel) as i64);
-        let next_turn = e.sub(size, turn);
-        let first = e.add(places.first[0], turn);
-        let second = e.add(places.second[0], turn);
+    /// Goes through one pair of tiles; gives sums, and what the next turn begins with.
+    fn turn(&self, e: &mut Emitter, turn: Turn, (firsts, seconds): (&[Val], &[Val])) -> Vec<Val> {
+        let (block, places, one) = (&self.block, &self.places, e.int(1));
+        let next_parity = e.xor(turn.parity, one);
+        let [here, there] = [turn.parity, next_parity]
+            .map(|parity| e.mul_int(parity, attend_other(block.kernel) as i64));
+        let first = e.add(places.first[0], here);
+        let second = e.add(places.second[0], here);
         let second = e.select(self.of_queries, second, places.second[0]);
-        // All that was asked for is here, and everybody is done with what was read before.
-        e.await_copies(0);
-        e.publish();
-        e.barrier();
+        e.await_phase(places.mbarrier, turn.parity);
         let scores = begin_scores(e, self.others, places.own[0], first);
+        // Everybody is done with what was read before.
+        e.barrier();
         e.when(self.of_keys, |e| {
-            let at = (places.rows, places.second[0]);
-            self.intake.round(e, block, beside, at, &places.numbers);
+            let head = block.kernel.head;
+            (self.intake).round(e, head, turn.shift, places.rows, &places.numbers);
             e.publish();
             e.barrier();
         });
         let rates = begin_scores(e, self.others, places.own[1], second);
-        let next = self.next(e, stop);
-        self.fetch(e, next, next_turn);
-        let mask = Mask::new(e, block, self.walk.seen, stop.first);
-        let scores = e.await_products_but(1, &scores);
-        let weights = e.either_with(self.of_queries, &scores, |e, of_queries| {
+        let next = self.next(e, turn.stop);
+        // What nobody will wait for is not asked for.
+        let asks = self.elected.provided(e, turn.another);
+        self.ask(e, asks, next, there);
+        let shift = self.beside(e, next);
+        let scores = fragments(&e.await_products_but(1, &scores));
+        let scores = flat(&self.walk.seen.only(e, block, scores, turn.stop.first));
+        let count = rates.len();
+        let like = [&rates, seconds].concat();
+        let slopes = e.either_with(self.of_queries, &like, |e, of_queries| {
             let shifts = self.known(e, places.numbers.shift, of_queries);
             let mut weights = fragments(&scores);
             for (n, fragment) in weights.iter_mut().enumerate() {
                 for (i, x) in fragment.iter_mut().enumerate() {
-                    let visible = mask.sees(e, n, i);
-                    *x = weight(e, block, *x, shifts[n][i], visible);
+                    *x = weight(e, block, *x, shifts[n][i]);
                 }
             }
-            flat(&weights)
-        });
-        let rates = e.await_products(&rates);
-        let count = rates.len();
-        let like = [&rates, seconds].concat();
-        let slopes = e.either_with(self.of_queries, &like, |e, of_queries| {
+            // What is waited for together cannot be computed later, nor in one place for both sides.
+            let awaited = e.await_products(&[flat(&weights), rates.clone()].concat());
+            let (weights, rates) = awaited.split_at(count);
+            let weights = fragments(weights);
             let seconds = match of_queries {
                 true => seconds.to_vec(),
                 false => {
-                    let weights = factors(e, &fragments(&weights));
+                    let weights = factors(e, &weights);
                     begin_sums(e, &weights, (self.others, second), seconds)
                 }
             };
             let delta = self.known(e, places.numbers.delta, of_queries);
-            let mut slopes = fragments(&weights);
+            let mut slopes = weights;
             for (n, fragment) in slopes.iter_mut().enumerate() {
                 for (i, x) in fragment.iter_mut().enumerate() {
-                    *x = slope(e, block, *x, rates[4 * n + i], delta[n][i]);
+                    *x = slope(e, *x, rates[4 * n + i], delta[n][i]);
                 }
             }
+            let all = [flat(&slopes), seconds].concat();
             // The assembler knows no products that only some blocks have begun.
-            let seconds = match of_queries {
-                true => seconds,
-                false => e.await_products(&seconds),
-            };
-            [flat(&slopes), seconds].concat()
+            match of_queries {
+                true => all,
+                false => e.await_products(&all),
+            }
         });
         let (slopes, seconds) = slopes.split_at(count);
         let slopes = factors(e, &fragments(slopes));
         let firsts = begin_sums(e, &slopes, (self.others, first), firsts);
-        let beside = self.beside(e, next, beside);
         let firsts = e.await_products(&firsts);
-        let rest = vec![next_turn, next.member, next.first];
-        [&firsts, seconds, &rest, &beside].concat()
+        let rest = [next_parity, next.member, next.first, shift];
+        [&firsts[..], seconds, &rest].concat()
     }
 
     /// Numbers of the four elements of fragments side by side: those of the lane's rows, or of columns.
@@ -289,33 +324,46 @@ impl Work<'_> {
         });
     }
 
-    /// Begins to bring tiles of the other side.
-    fn fetch(&self, e: &mut Emitter, at: Stop, turn: Val) {
-        let places = &self.places;
-        e.either(self.of_queries, |e, are_queries| {
-            let first = e.add(places.first[0], turn);
-            if are_queries {
-                let [keys, values] = of_keys(e, &self.block, self.seq);
-                let second = e.add(places.second[0], turn);
-                self.intake.copy(e, keys, at.first, first);
-                self.intake.copy(e, values, at.first, second);
-            } else {
-                let block = &self.block.of_member(e, at.member);
-                let [queries, _] = of_queries(e, block, self.seq);
-                self.intake.copy(e, queries, at.first, first);
-                let rows = places.rows;
-                self.intake
-                    .copy_gradients(e, block, self.seq, at.first, rows);
-            }
+    /// Asks for tiles of the other side.
+    fn ask(&self, e: &mut Emitter, by: Elected, at: Stop, turn: Val) {
+        let (places, tile, zero) = (&self.places, self.others, e.int(0));
+        let boxed = |operand: usize, head: Val, tile: Tile, to: Val| Boxed {
+            map: BACKWARD.iter().position(|n| *n == operand).expect("a map") as u64,
+            tile,
+            first: vec![zero, head, at.first, self.block.batch],
+            to,
+        };
+        let first = e.add(places.first[0], turn);
+        e.either(self.of_queries, |e, of_queries| {
+            let tiles = match of_queries {
+                true => {
+                    let (head, second) = (self.block.shared, e.add(places.second[0], turn));
+                    vec![boxed(1, head, tile, first), boxed(2, head, tile, second)]
+                }
+                false => {
+                    let head = self.block.of_member(e, at.member).head;
+                    let wide = Tile {
+                        cols: 2 * tile.elements() / tile.rows,
+                        ..tile
+                    };
+                    vec![
+                        boxed(0, head, tile, first),
+                        boxed(O as usize, head, tile, places.rows.o),
+                        boxed(D_O as usize, head, wide, places.rows.wide),
+                    ]
+                }
+            };
+            by.ask(e, &tiles, places.mbarrier);
         });
-        e.close_copies();
     }
 
-    /// What a block of keys wants beside these rows; a block of queries goes on with `others`.
-    fn beside(&self, e: &mut Emitter, at: Stop, others: &[Val]) -> Beside {
-        e.when_with(self.of_keys, others, |e| {
+    /// What a block of keys wants beside these rows.
+    fn beside(&self, e: &mut Emitter, at: Stop) -> Val {
+        let nothing = e.zero(e.scalar());
+        let shift = e.when_with(self.of_keys, &[nothing], |e| {
             let block = &self.block.of_member(e, at.member);
-            self.intake.beside(e, block, self.seq, at.first)
-        })
+            vec![self.intake.beside(e, block, self.seq, at.first)]
+        });
+        shift[0]
     }
 }

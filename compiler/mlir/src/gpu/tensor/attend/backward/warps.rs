@@ -4,13 +4,14 @@
 //! beside them. Each warp has 16 rows of the block's 64, and takes 16 of the others at a time.
 
 use super::super::{Block, Sums, flat, fragments, number, rounded};
-use super::{D_K, D_O, D_Q, D_V, Mask, Numbers, O};
-use super::{of_keys, of_queries, of_rows, pair, shaped_weight, shift, slope};
+use super::{D_K, D_O, D_Q, D_V, Numbers, O};
+use super::{of_keys, of_queries, of_rows, pair, shaped_weight, shift, slope, write};
 use crate::emit::{Elem, Emitter, Val};
 use crate::gpu::access::wide;
 use crate::gpu::attend::each_member;
 use crate::gpu::attend::scores::{self, ahead};
 use crate::gpu::tensor::attend::forward::Walk;
+use crate::gpu::tensor::attend::mask::Mask;
 use crate::gpu::tensor::{Source, put};
 use odec_program::DType;
 use odec_program::gpu::tensor::attend::{ROWS, THREADS, streamed};
@@ -86,7 +87,7 @@ pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
             let scores = products(e, block, places.own[0], places.others[0], row);
             let rates = products(e, block, places.own[1], places.others[1], row);
             let here = e.add(first, row);
-            let mask = Mask::new(e, block, walk.seen, here);
+            let mask = Mask::new(e, block, walk.seen.rows, here);
             let from = own_rows.map(|rows| {
                 let key = e.add(here, block.lane_col);
                 rows.map(|query| ahead(e, key, query))
@@ -101,7 +102,7 @@ pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
                         });
                         let score = (scores[n][i], bias);
                         let (p, bend) = shaped_weight(e, block, score, shifts[i / 2], visible);
-                        let slope = slope(e, block, p, rates[n][i], delta[i / 2]);
+                        let slope = slope(e, p, rates[n][i], delta[i / 2]);
                         bend.map_or(slope, |bend| e.mul(slope, bend))
                     })
                 })
@@ -114,8 +115,7 @@ pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
         e.barrier();
         sums
     });
-    let d_q = block.matrix(e, D_Q, DType::F32, seq);
-    block.write(e, d_q, &fragments(&done), None);
+    write(e, block, D_Q, &fragments(&done), seq);
 }
 
 /// dV = Pᵀ·dO, dK = dSᵀ·Q.
@@ -142,7 +142,7 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
                 let scores = products(e, block, places.own[0], places.others[0], row);
                 let rates = products(e, block, places.own[1], places.others[1], row);
                 let here = e.add(first, row);
-                let mask = Mask::new(e, block, walk.seen, here);
+                let mask = Mask::new(e, block, walk.seen.rows, here);
                 // Columns are queries.
                 let from = own_rows.map(|rows| {
                     let query = e.add(here, block.lane_col);
@@ -167,7 +167,7 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
                     weights.push(p.map(|(p, _)| p));
                     let slope = |i: usize| {
                         let (p, bend) = p[i];
-                        let slope = slope(e, block, p, rates[n][i], delta[i % 2]);
+                        let slope = slope(e, p, rates[n][i], delta[i % 2]);
                         bend.map_or(slope, |bend| e.mul(slope, bend))
                     };
                     slopes.push([0, 1, 2, 3].map(slope));
@@ -185,8 +185,7 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
         })
     });
     for (operand, sums) in [(D_V, &done[..count]), (D_K, &done[count..])] {
-        let to = block.matrix(e, operand, DType::F32, seq);
-        block.write(e, to, &fragments(sums), None);
+        write(e, block, operand, &fragments(sums), seq);
     }
 }
 
