@@ -208,11 +208,14 @@ pub mod columns {
         k.cols.next_power_of_two().min(8)
     }
 
-    /// Threads of a block. Places of windows take registers, of which few threads have more.
+    /// Threads of a block: as many as there are, with 64 registers each, for what most models sum. Positions and long expressions take
+    /// more registers, places of windows still more.
     pub fn threads(k: &Columns) -> u64 {
-        match reads_windows(k) {
-            true => 256,
-            false => 1024,
+        let short = k.body.nodes.len() <= 8 && !rows_read(k).any(RowMap::by_position);
+        match (reads_windows(k), short) {
+            (true, _) => 256,
+            (false, false) => 512,
+            (false, true) => 1024,
         }
     }
 
@@ -422,6 +425,7 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
             if tensor::contract::runs(c) {
                 return match n {
                     0 | 1 => element * tensor::contract::vector(c, n),
+                    _ if fixed(c.n) => element * 4,
                     _ => element * if is_even(c.n) { 2 } else { 1 },
                 };
             }

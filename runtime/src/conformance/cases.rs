@@ -196,7 +196,7 @@ impl Cases {
                 _ => return Err(format!("nothing is called `{name}`")),
             }
         }
-        cases.iter().try_for_each(Case::check)?;
+        cases.iter().try_for_each(|c| c.check(&kernels))?;
         Ok(Cases {
             target,
             kernels,
@@ -248,15 +248,19 @@ fn number(part: &str) -> (u64, &str) {
 
 impl Case {
     /// Whether all that the case names is there.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, kernels: &[Kernel]) -> Result<(), String> {
         let count = self.operands.len();
         let known = |a: &(usize, usize)| a.0 < count && a.1 < count;
         if !self.aliases.iter().all(known) {
             return Err(format!("aliases {:?} of {count} operands", self.aliases));
         }
+        let signature = kernels[self.kernel].spec.signature();
         for e in &self.results {
             let words = self.operands.get(e.operand).map_or(0, Vec::len);
-            if e.values.len() != words {
+            // Two numbers of bf16 are a word.
+            let dtype = signature.operands.get(e.operand).map(|o| o.dtype);
+            let each = if dtype == Some(DType::Bf16) { 2 } else { 1 };
+            if e.values.len().div_ceil(each) != words {
                 return Err(format!(
                     "a result of another length than operand {}",
                     e.operand
