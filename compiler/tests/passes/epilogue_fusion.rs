@@ -10,7 +10,7 @@ use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement};
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Rows, Store};
+use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Parts, Rows, Store};
 use odec_program::{Access, Bindings, Body, Coeff, DType, Entry, KernelSpec, Operand, Size, Slot};
 use odec_runtime::Reader;
 
@@ -41,6 +41,8 @@ fn pair() -> LaunchList {
         a_transposed: false,
         layout: Layout::Panels,
         accumulate: false,
+        rounds: false,
+        parts: Parts::ONE,
         order: Order::Chain,
         blocking: options().tiling.blocking,
         epilogue: None,

@@ -144,6 +144,7 @@ pub fn options() -> Options {
             },
             packs: true,
             pairs: None,
+            warpgroups: None,
         },
         fusion: Fusion::On,
         piece: u64::MAX,

@@ -136,6 +136,8 @@ fn contract(m: Extent, n: u64, k: Extent, a_transposed: bool) -> KernelSpec {
         a_transposed,
         layout: odec_program::kernel::Layout::Panels,
         accumulate: false,
+        rounds: false,
+        parts: Parts::ONE,
         order: Order::Chain,
         blocking: BLOCKING,
         epilogue: None,
