@@ -13,6 +13,8 @@ kind of code is judged by itself: what works on one hides nothing of another. Th
 """
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -22,8 +24,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,8 @@ PHASES = {"smoke": 0.15, "kernels": 0.25, "launches": 0.4, "conformance": 0.55, 
 # What of these is timed runs alone.
 ALONE = ("smoke", "profile", "speed", "generation")
 STEPS, TOKENS = 10, 128
+# Seconds that PyTorch may take to compile a model, time it and read with it, and how many are compiled at once.
+RIVAL, RIVALS = 240.0, 5
 # Of which the time of each kernel is measured.
 PROFILED = ("prenorm", "iiet")
 SHOWN = 12
@@ -113,6 +117,9 @@ class Session:
         self.number = None if self.dry or not options.device.startswith("cuda") else int(options.device.partition(":")[2] or 0)
         self.evidence = Evidence(self.out)
         self.lock = threading.Lock()
+        # Locked by whoever measures; what PyTorch will have said, by case.
+        self.turns = Path(tempfile.gettempdir()) / f"odec-turn-{os.getpid()}"
+        self.rivals_under_way: dict[str, Future[Done]] = {}
         self.card: dict[str, Any] = {}
         self.graphs: dict[str, str] = {}
         self.results: dict[str, Any] = {"cases": []}
@@ -391,26 +398,41 @@ class Session:
     def speed(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
         """A training step, then the rival's, and its reading."""
         tokens = case["shape"]["batch"] * case["shape"]["context"]
-        with Memory(self.number) as memory:
+        # What others hold of the card meanwhile is not this model's.
+        watched = None if self.rivals_under_way else self.number
+        with self.turn(), Memory(watched) as memory:
             step = self.timed("speed", case, target, "bench", "--warmup", "3", "--steps", str(STEPS))
         rates = self.rates(case, step["step_ms_median"], tokens)
         found: dict[str, Any] = {"odec": rates | {"planned_bytes": step["planned_bytes"], "card_bytes": memory.most}}
-        if not self.results["torch"].get("card") or self.number is None:
+        if case["label"] not in self.rivals_under_way:
             return found
-        worker = Path(__file__).with_name("torch_card.py")
-        command = [self.options.python, str(worker), case["rival"], json.dumps(case["shape"]), str(self.number), str(STEPS), str(TOKENS)]
+        done = self.rivals_under_way[case["label"]].result()
         for mode in ("compile", "eager"):
-            if self.left() < 5:
-                break
-            done = execute([*command, mode], min(self.options.limit, self.left()), cwd=worker.parent)
-            self.evidence.log(f"speed-torch-{mode}-{case['label']}", done)
             try:
                 said = json.loads(done.out.splitlines()[-1])
                 found["torch"] = said | self.rates(case, statistics.median(said["step_ms"]), tokens)
                 break
             except (ValueError, IndexError, KeyError):
                 found[f"torch_{mode}_why"] = done.why()[-600:]
+            if mode == "compile" and self.left() > 5:
+                done = self.rival(case, "eager")
         return found
+
+    def rival(self, case: dict[str, Any], mode: str) -> Done:
+        """PyTorch's step and reading."""
+        worker = Path(__file__).with_name("torch_card.py")
+        command = [self.options.python, str(worker), case["rival"], json.dumps(case["shape"]), str(self.number), str(STEPS), str(TOKENS), mode]
+        # What compiles takes long, but not the card: it is asked for ahead.
+        done = execute(command, min(RIVAL, self.left()), {"ODEC_TURN": str(self.turns)}, cwd=worker.parent)
+        self.evidence.log(f"speed-torch-{mode}-{case['label']}", done)
+        return done
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """While nobody else measures on this card."""
+        with self.turns.open("w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def rates(self, case: dict[str, Any], ms: float, tokens: int) -> dict[str, Any]:
         """Tokens per second, and the part of the card's peak that the model's operations are."""
@@ -447,6 +469,9 @@ class Session:
     def run_phase(self, phase: str, targets: list[str]) -> None:
         """All cases of a phase, for all kinds of code."""
         work = getattr(self, phase)
+        rivals = self.cases(phase) if phase == "speed" and self.results["torch"].get("card") and self.number is not None else []
+        ahead = ThreadPoolExecutor(RIVALS)
+        self.rivals_under_way = {case["label"]: ahead.submit(self.rival, case, "compile") for case in rivals}
         every = [(phase, target, case, work) for target in targets for case in self.cases(phase)]
         with ThreadPoolExecutor(1 if phase in ALONE else self.options.jobs) as pool:
             list(pool.map(lambda arguments: self.case(*arguments), every))

@@ -5,20 +5,35 @@
 Parameters in f32, products in bf16 (autocast), fused attention (`scaled_dot_product_attention`), fused AdamW, clipping to
 norm 1; MODE `compile` compiles model and step, `eager` does not. The whole step, and the reading of a token, are each captured into a
 CUDA graph and replayed, unless that fails, which the answer says. Reading keeps keys and values in bf16 for the whole context and uses
-parameters in bf16. Prints a line of JSON: `step_ms`, `token_ms`, `peak_bytes`, `mode`, `graphs`.
+parameters in bf16. What is timed waits until nobody else is: `ODEC_TURN` names a file that is locked meanwhile. Prints a line of JSON: `step_ms`, `token_ms`, `peak_bytes`, `mode`, `graphs`.
 """
 
+import contextlib
+import fcntl
 import json
+import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_models import Attention, Decoder, Shape, rotate
+
+
+@contextlib.contextmanager
+def turn() -> Iterator[None]:
+    """While nobody else measures on this card."""
+    name = os.environ.get("ODEC_TURN")
+    if name is None:
+        yield
+        return
+    with open(name, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def captured(work: Callable[[], Any]) -> tuple[Callable[[], Any], bool]:
@@ -146,7 +161,8 @@ def main() -> None:
     sizes, compiled = Shape(**json.loads(shape)), mode == "compile"
     training = Training(system, sizes, compiled)
     torch.cuda.reset_peak_memory_stats()
-    answer: dict[str, Any] = {"step_ms": training.timed(int(steps)), "graphs": training.graphs}
+    with turn():
+        answer: dict[str, Any] = {"step_ms": training.timed(int(steps)), "graphs": training.graphs}
     # A replayed graph allocates nothing anew: what it reserved is its peak.
     answer["peak_bytes"] = max(torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved())
     answer["mode"] = f"{mode}{', graph' if training.graphs else ''}"
@@ -154,7 +170,8 @@ def main() -> None:
     torch.cuda.empty_cache()
     try:
         reading = Reading(system, sizes, compiled)
-        answer |= {"token_ms": statistics.median(reading.timed(int(tokens))), "token_graphs": reading.graphs}
+        with turn():
+            answer |= {"token_ms": statistics.median(reading.timed(int(tokens))), "token_graphs": reading.graphs}
     except RuntimeError as why:
         answer["token_why"] = str(why)[-300:]
     print(json.dumps(answer))
