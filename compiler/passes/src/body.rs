@@ -291,7 +291,7 @@ pub fn copy(ty: &TensorType, real: DType) -> (Rows, Vec<Size>) {
 }
 
 /// A kernel that adds up the `parts` of rows of `cols` numbers that lie side by side, one after the other, onto what is there if it
-/// `accumulates`. Operands: the parts, what is there, the sums.
+/// `accumulates`. Operands: the parts, the sums.
 pub fn sum_of_parts(cols: u64, parts: u64, accumulates: bool, real: DType) -> Rows {
     let mut body = Body::default();
     let wide = cols * parts;
@@ -312,16 +312,15 @@ pub fn sum_of_parts(cols: u64, parts: u64, accumulates: bool, real: DType) -> Ro
             None => x,
         });
     }
-    let operands = 2 + usize::from(accumulates);
     let store = Store {
-        operand: operands as u32 - 1,
+        operand: 1,
         access: Access::full(cols),
         value: sum.expect("there are parts"),
     };
     Rows {
         dtype: real,
         cols,
-        operands: vec![real; operands],
+        operands: vec![real; 2],
         uniforms: 0,
         body,
         stores: vec![store],

@@ -76,7 +76,11 @@ impl Kind for RowsKind {
         walked(&k.body, cols, &mut operands);
         for s in &k.stores {
             if let Some(o) = operands.get_mut(s.operand as usize) {
-                (o.name, o.mode) = ("output", Mode::Write);
+                // What it reads of its own result is there before: elements that it then writes.
+                let own =
+                    |e: &Expr| matches!(e, Expr::Load { operand, .. } if *operand == s.operand);
+                let reads = k.body.nodes.iter().any(own);
+                (o.name, o.mode) = ("output", Mode::written(reads));
                 let access = s.access;
                 o.extent.push(Count::Walk { access, cols });
             }

@@ -145,9 +145,8 @@ impl Lowering<'_> {
             n,
         );
         let sum = body::sum_of_parts(width.factor, parts, accumulate, self.real);
-        let args = [apart, c, c];
-        let args = args[..sum.operands.len()].to_vec();
-        self.launch(KernelSpec::Rows(sum), args, vec![m, Size::ONE], vec![], n);
+        let dims = vec![m, Size::ONE];
+        self.launch(KernelSpec::Rows(sum), vec![apart, c], dims, vec![], n);
         Ok(())
     }
 
