@@ -58,7 +58,8 @@ if [ ! -f "$place/plan.json" ]; then
     mkdir -p "$cache"
     part=$(mktemp -d "$cache/part-XXXXXX")
     python3 -m tarfile -e "$folder/kit.tar.xz" "$part"
-    mv -T "$part" "$place"
+    # Another run of this script may have been as fast.
+    mv -T "$part" "$place" 2>/dev/null || [ -f "$place/plan.json" ]
 fi
 exec python3 "$place/scripts/gpu.py" run "$place" "$@"
 """

@@ -1,6 +1,4 @@
 //! CUDA's driver, loaded at run time: building odec needs no CUDA, and a machine without it gets an error message.
-//!
-//! Not run on a card yet.
 
 #![allow(unsafe_code)]
 

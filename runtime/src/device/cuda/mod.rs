@@ -9,8 +9,8 @@
 //! process touches them, and which says by its addresses what is meant: [`regions`] knows what lies where on the card. What goes
 //! between the two is copied, in order with the launches, and without waiting where the process's side is page-locked.
 //!
-//! Nothing in here has run on a card yet: launches are checked against the recording driver, kernels on an emulated GPU
-//! (`compiler/mlir/tests/gpu/kernels.rs`).
+//! Without a card, launches are checked against the recording driver, kernels on an emulated GPU (`compiler/mlir/tests/gpu/kernels.rs`); with
+//! one, by `scripts/gpu.sh`.
 
 #[cfg(feature = "cuda")]
 mod card;
