@@ -13,7 +13,7 @@
 
 use crate::expr::{Access, ColMap, RowMap};
 use crate::kernel::{
-    Attend, Contract, Delay, Extent, Gather, KernelSpec, Layout, LinearAttend, Rows, Scan,
+    Attend, Contract, Delay, Extent, Gather, KernelSpec, Layout, LinearAttend, Parts, Rows, Scan,
     Signature,
 };
 use crate::{DType, Target};
@@ -480,6 +480,10 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
     }
     match spec {
         KernelSpec::Pack(_) => Some("packing is for processors".into()),
+        KernelSpec::Contract(c) if c.rounds || c.parts != Parts::ONE => {
+            let why = "a result in bf16, or of pieces of k apart, but not on tensor cores";
+            (!tensor::contract::runs(c)).then(|| why.into())
+        }
         KernelSpec::LinearAttend(a) => {
             let most = linear_attend::MAX_KEY;
             (a.key > most).then(|| format!("keys of {} columns; at most {most}", a.key))

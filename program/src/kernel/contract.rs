@@ -251,7 +251,8 @@ impl Kind for ContractKind {
         }
         c.blocking.validate()?;
         validate::pairs(c.order, c.b, c.dtype)?;
-        if c.rounds && (c.accumulate || !crate::gpu::tensor::contract::runs(c)) {
+        let halves = c.dtype == DType::F32 && c.b == DType::Bf16 && c.layout != Layout::Panels;
+        if c.rounds && (c.accumulate || !halves) {
             return Err("it rounds sums that are not made on tensor cores".into());
         }
         if c.order.in_pairs() && c.layout != Layout::Panels {
@@ -259,8 +260,7 @@ impl Kind for ContractKind {
         }
         let parts = c.parts.0;
         let summed = parts == 1 || (!c.accumulate && !c.rounds && c.epilogue.is_none());
-        let wide = parts > 1 && !crate::gpu::tensor::contract::runs(c);
-        if !(1..=Parts::MOST).contains(&parts) || !summed || wide {
+        if !(1..=Parts::MOST).contains(&parts) || !summed || (parts > 1 && !halves) {
             return Err(format!(
                 "it sums {parts} pieces of k apart, which it cannot"
             ));
