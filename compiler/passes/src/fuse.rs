@@ -125,7 +125,7 @@ fn domain_of(facts: &Facts, nodes: &[u32]) -> Domain {
         .expect("row ops have a domain")
 }
 
-/// Roundings to bf16 of a contraction's result, or of that and a number per column, which nothing else reads.
+/// Roundings to bf16 of a contraction's result that nothing else reads.
 fn roundings_of_products(graph: &Graph, facts: &Facts, chains: &Chains) -> BTreeSet<u32> {
     let product = |v: &Value| {
         let alone = facts.uses(v.node) == 1 && !facts.is_output[v.node as usize];

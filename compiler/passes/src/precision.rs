@@ -11,9 +11,9 @@
 //!
 //! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the
 //! value was stored in bf16 before. It is, by an op [`Bf16`] behind its producer, where that saves memory: where it waits
-//! for the backward pass and nothing else keeps it, or where a map makes it and only contractions read it; on GPUs always, where factors
-//! are copied to tensor cores and cannot be rounded on their way. Gradients pass a rounding unchanged. Everything here follows from the forward part of a graph alone, so that all entries, decoding
-//! included, compute the same bits.
+//! for the backward pass and nothing else keeps it, or where a map makes it and only contractions read it; on GPUs always,
+//! where factors are copied to tensor cores and cannot be rounded on their way. Gradients pass a rounding unchanged. What is
+//! rounded follows from the forward part of a graph alone, so that all entries, decoding included, compute the same bits.
 
 use super::facts::{Facts, Role};
 use super::fuse::neighbourhood;

@@ -8,8 +8,10 @@ use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Model, Options, Policy, assemble, run_graph_passes};
 use odec_graph::types::Elem;
 use odec_graph::{OpKind, interp};
+use odec_program::gpu::tensor;
+use odec_program::kernel::{Contract, Parts};
 use odec_program::manifest::{Manifest, Memory, Precision, named};
-use odec_program::{Bindings, DType};
+use odec_program::{Bindings, DType, KernelSpec, Target};
 use odec_runtime::{Reader, State, Value};
 
 const BF16: Policy = Policy {
@@ -287,4 +289,30 @@ fn weights_are_rounded_while_they_are_packed() {
         packs += 1;
     }
     assert!(packs > 8, "{packs}");
+}
+
+/// What copies to tensor cores cannot round is stored rounded, and a contraction stores what is only rounded as that.
+#[test]
+fn on_gpus_every_factor_is_stored_in_bf16() {
+    let (_, text) = model("lie(att, ffn)", 2, "store;  precision bf16");
+    // Wide enough for tensor cores.
+    let text = text.replace("width: 12", "width: 64");
+    let built = built(&text);
+    for target in Target::GPUS {
+        let options = Options::of(target, DType::F32);
+        let assembled = assemble(&Model::new(&built, &text), options).unwrap();
+        let kernels = assembled.manifest.program.kernels.iter();
+        let on_tensor_cores = kernels.filter_map(|k| match &k.spec {
+            KernelSpec::Contract(c) if tensor::contract::runs(c) => Some(c),
+            _ => None,
+        });
+        let all: Vec<&Contract> = on_tensor_cores.collect();
+        assert!(all.len() > 3, "{target}: {}", all.len());
+        let stored = |c: &&Contract| (c.a, c.b) == (DType::Bf16, DType::Bf16);
+        assert!(all.iter().all(stored), "{target}");
+        assert!(all.iter().any(|c| c.rounds), "{target}");
+        // Gradients of weights have few tiles here.
+        let parted = |c: &&Contract| c.parts != Parts::ONE;
+        assert_eq!(all.iter().any(parted), target == Target::Sm90a);
+    }
 }
