@@ -161,6 +161,21 @@ struct Lies {
     finish: bool,
 }
 
+impl Lies {
+    /// Every way of writing results comes in turn.
+    fn of_case(number: usize, a: DType, a_transposed: bool, layout: Layout) -> Lies {
+        Lies {
+            a,
+            a_transposed,
+            layout,
+            accumulate: number.is_multiple_of(3),
+            rounds: number % 3 == 1,
+            parts: 1,
+            finish: number % 4 == 1,
+        }
+    }
+}
+
 /// A blocking whose tiles have so many columns.
 fn blocking(cols: u32) -> Blocking {
     Blocking {
@@ -269,15 +284,12 @@ fn contractions(target: Target, cols: u32, sizes: &[[u64; 3]]) {
             sizes[0] += if a_transposed { 32 } else { 0 };
             for layout in [Layout::Columns, Layout::Rows] {
                 number += 1;
-                let lies = Lies {
-                    a: [DType::Bf16, DType::F32][(number / 2) % 2],
+                let lies = Lies::of_case(
+                    number,
+                    [DType::Bf16, DType::F32][(number / 2) % 2],
                     a_transposed,
                     layout,
-                    accumulate: number % 3 == 0,
-                    rounds: number % 3 == 1,
-                    parts: 1,
-                    finish: number % 4 == 1,
-                };
+                );
                 contraction(target, cols, sizes, &lies);
             }
         }
@@ -312,15 +324,7 @@ fn contractions_of_bf16_with_wide_tiles() {
             };
             for layout in [Layout::Columns, Layout::Rows] {
                 number += 1;
-                let lies = Lies {
-                    a: DType::Bf16,
-                    a_transposed,
-                    layout,
-                    accumulate: number % 3 == 0,
-                    rounds: number % 3 == 1,
-                    parts: 1,
-                    finish: number % 4 == 1,
-                };
+                let lies = Lies::of_case(number, DType::Bf16, a_transposed, layout);
                 contraction(Target::Sm90a, 256, [m, sizes[1], sizes[2]], &lies);
             }
         }
