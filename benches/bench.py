@@ -1,9 +1,10 @@
 """The training step of odec beside PyTorch's, for the five systems.
 
-    bench.py ODEC [--systems a,b] [--rounds N] [--steps N] [--threads N] [--out DIR]
+    bench.py ODEC [--systems a,b] [--precisions f32,bf16] [--rounds N] [--steps N] [--threads N] [--out DIR]
 
-Same mathematics (checked first: both must give the same loss from the same parameters), same shapes, f32, whole training
-steps: forward, backward, clipping, AdamW. Speed on shared machines drifts by tens of per cent within minutes, so every
+Same mathematics (checked first: both must give the same loss from the same parameters), same shapes, whole training
+steps: forward, backward, clipping, AdamW. In bf16 PyTorch runs under `torch.autocast`, with parameters in f32 as odec has them.
+Speed on shared machines drifts by tens of per cent within minutes, so every
 round times odec, PyTorch eager and torch.compile one after the other, in rotating order, and only ratios within a round
 are believed. The figure of a system is the median over rounds of
 
@@ -12,12 +13,14 @@ are believed. The figure of a system is the median over rounds of
 where a time is the median of a round's steps and the faster mode is the one with the smaller median over all rounds.
 
 PyTorch's MKL takes its AVX2 code on processors that are not Intel's, at half the speed it could have. What users get is the
-rival that counts, but on such machines a second pair is timed with `mkl_unlock.c` preloaded, and its ratio printed too.
+rival that counts, but on such machines a second pair is timed in f32 with `mkl_unlock.c` preloaded, and its ratio printed too.
+Products of bf16 are oneDNN's, which asks for instructions, not for makers.
 Writes the table as Markdown and everything measured as JSON.
 """
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import platform
@@ -45,12 +48,14 @@ SYSTEMS = {
     "iiet": ("iiet.ode", SHAPE),
 }
 MODES = ("eager", "compile")
+# Each with the greatest relative difference of the two losses on the same parameters and tokens: twice the largest error that
+# docs/training.md gives for odec's loss in bf16, one for each side.
+PRECISIONS = {"f32": 1e-5, "bf16": 4e-3}
 # The suffix of a mode that runs with MKL unlocked.
 UNLOCKED = "+"
 GOAL = 0.7
 # Above this share of the machine used by others, a warning.
 BUSY = 0.05
-LOSS_TOLERANCE = 1e-5
 # PyTorch returns every large buffer to the system and faults it in again at its next use unless the allocator is told
 # to keep them: worth up to 8 % here, so its best is with these.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
@@ -63,12 +68,12 @@ class Broken(Exception):
 class Torch:
     """A running `torch_worker.py`."""
 
-    def __init__(self, system: str, mode: str, shape: Shape, threads: int, unlock: Path | None):
-        self.name = f"PyTorch {mode} on {system}"
+    def __init__(self, system: str, precision: str, mode: str, shape: Shape, threads: int, unlock: Path | None):
+        self.name = f"PyTorch {mode} on {system} in {precision}"
         self.log = tempfile.TemporaryFile("w+")
         preload = {"LD_PRELOAD": str(unlock)} if mode.endswith(UNLOCKED) else {}
         mode = mode.removesuffix(UNLOCKED)
-        command = [sys.executable, "torch_worker.py", system, mode, json.dumps(asdict(shape)), str(threads)]
+        command = [sys.executable, "torch_worker.py", system, precision, mode, json.dumps(asdict(shape)), str(threads)]
         self.process = subprocess.Popen(
             command,
             cwd=Path(__file__).parent,
@@ -101,9 +106,10 @@ class Torch:
 class Odec:
     """A built artifact; every round runs it in a fresh process."""
 
-    def __init__(self, binary: str, system: str, file: str, shape: Shape, threads: int, folder: Path):
+    def __init__(self, binary: str, system: str, precision: str, threads: int, folder: Path):
+        file, shape = SYSTEMS[system]
         self.binary, self.environment = binary, os.environ | {"ODEC_THREADS": str(threads)}
-        self.artifact, self.folder, self.shape = str(folder / f"{system}.odex"), folder, shape
+        self.artifact, self.folder, self.shape = str(folder / f"{system}.{precision}.odex"), folder, shape
         self.source = [str(ROOT / "schemes" / "models" / file)]
         values = {
             "model.vocab": shape.vocab,
@@ -113,6 +119,7 @@ class Odec:
             "att.heads": shape.heads,
             "ffn.hidden": shape.hidden,
             "train.batch": shape.batch,
+            "train.precision": precision,
         }
         for path, value in values.items():
             self.source += ["--set", f"{path}={value}"]
@@ -149,12 +156,12 @@ class Odec:
         return inputs, load_file(outputs)["loss"].item()
 
 
-def check_same(odec: Odec, rival: Torch) -> float:
+def check_same(odec: Odec, rival: Torch, tolerance: float) -> float:
     """Relative difference of the two losses on the same parameters and tokens."""
     inputs, ours = odec.probe()
     theirs = rival.ask(f"loss {inputs}")["loss"]
     difference = abs(ours - theirs) / abs(theirs)
-    if not difference <= LOSS_TOLERANCE:
+    if not difference <= tolerance:
         raise Broken(f"{rival.name} computes something else: loss {theirs}, odec {ours}")
     return difference
 
@@ -200,17 +207,18 @@ def unlocking(folder: Path) -> Path | None:
     return library
 
 
-def run(binary: str, system: str, options: argparse.Namespace, folder: Path, unlock: Path | None) -> dict[str, Any]:
-    """Everything about one system."""
-    file, shape = SYSTEMS[system]
-    odec = Odec(binary, system, file, shape, options.threads, folder)
+def run(binary: str, system: str, precision: str, options: argparse.Namespace, folder: Path, unlock: Path | None) -> dict[str, Any]:
+    """Everything about one system in one precision."""
+    _, shape = SYSTEMS[system]
+    odec = Odec(binary, system, precision, options.threads, folder)
+    unlock = unlock if precision == "f32" else None
     rivals: dict[str, Torch] = {}
     try:
         for mode in (*MODES, *(mode + UNLOCKED for mode in MODES if unlock)):
-            rivals[mode] = Torch(system, mode, shape, options.threads, unlock)
-        difference = check_same(odec, rivals["eager"])
+            rivals[mode] = Torch(system, precision, mode, shape, options.threads, unlock)
+        difference = check_same(odec, rivals["eager"], PRECISIONS[precision])
         result = race(odec, rivals, options.rounds, options.steps)
-        result |= {"system": system, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
+        result |= {"system": system, "precision": precision, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
         for mode, rival in rivals.items():
             last = rival.ask("steps 1")
             result[f"{mode}_peak_bytes"] = last["peak_bytes"]
@@ -239,6 +247,7 @@ def table(results: list[dict[str, Any]]) -> str:
     """The results as a Markdown table."""
     head = (
         "system",
+        "precision",
         "odec ms",
         "eager ms",
         "compile ms",
@@ -252,6 +261,7 @@ def table(results: list[dict[str, Any]]) -> str:
     for r in results:
         rows.append((
             r["system"],
+            r["precision"],
             *(f"{r['ms'][name]:.0f}" for name in ("odec", *MODES)),
             verdict(r["stock"]),
             verdict(r["unlocked"]),
@@ -261,6 +271,19 @@ def table(results: list[dict[str, Any]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     rows[1] = tuple("-" * width for width in widths)
     return "\n".join("| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows)
+
+
+def mean(results: list[dict[str, Any]], precision: str) -> str:
+    """A line: the geometric mean of a precision's ratios, and the smallest of them; empty where nothing was measured."""
+
+    def of(pair: str) -> str | None:
+        ratios = [r[pair]["ratio"] for r in results if r["precision"] == precision and r[pair]]
+        return f"{statistics.geometric_mean(ratios):.2f}× (smallest {min(ratios):.2f}×)" if ratios else None
+
+    stock, unlocked = of("stock"), of("unlocked")
+    if stock is None:
+        return ""
+    return f"Geometric mean in {precision}: {stock}" + (f", with MKL unlocked {unlocked}" if unlocked else "") + ".\n"
 
 
 def processor() -> tuple[str, str]:
@@ -292,15 +315,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("odec", help="the odec binary (release)")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated (default: all five)")
+    parser.add_argument("--precisions", default=",".join(PRECISIONS), help="comma-separated (default: both)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=4, help="training steps per round and contestant")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "benches" / "results")
     options = parser.parse_args()
     chosen = options.systems.split(",")
-    unknown = [system for system in chosen if system not in SYSTEMS]
+    precisions = options.precisions.split(",")
+    unknown = [name for name in chosen if name not in SYSTEMS] + [name for name in precisions if name not in PRECISIONS]
     if unknown or options.rounds < 1 or options.steps < 1:
-        parser.error(f"no such system: {', '.join(unknown)}" if unknown else "--rounds and --steps start at 1")
+        parser.error(f"no such system or precision: {', '.join(unknown)}" if unknown else "--rounds and --steps start at 1")
     binary = str(Path(options.odec).resolve())
     others = occupied()
     if others > BUSY:
@@ -311,31 +336,32 @@ def main() -> int:
     broken = False
     with tempfile.TemporaryDirectory(prefix="odec-bench-") as scratch:
         unlock = unlocking(Path(scratch))
-        for system in chosen:
-            print(f"{system}: building, compiling, {options.rounds} rounds …", file=sys.stderr, flush=True)
+        for system, precision in itertools.product(chosen, precisions):
+            print(f"{system} in {precision}: building, compiling, {options.rounds} rounds …", file=sys.stderr, flush=True)
             try:
-                results.append(run(binary, system, options, Path(scratch), unlock))
+                results.append(run(binary, system, precision, options, Path(scratch), unlock))
             except Broken as error:
                 broken = True
-                print(f"{system}: {error}", file=sys.stderr, flush=True)
+                print(f"{system} in {precision}: {error}", file=sys.stderr, flush=True)
                 continue
             print(table(results[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     if not results:
         return 1
     conditions = (
-        f"{datetime.date.today().isoformat()}; {processor()[1]}, {results[0]['odec_device']}; PyTorch {results[0]['torch']}; "
-        f"{options.rounds} interleaved rounds of {options.steps} steps; f32; batch {SHAPE.batch}, context {SHAPE.context}, "
+        f"{datetime.date.today().isoformat()}; {processor()[1]}, {', '.join(dict.fromkeys(r['odec_device'] for r in results))}; PyTorch {results[0]['torch']}; "
+        f"{options.rounds} interleaved rounds of {options.steps} steps; batch {SHAPE.batch}, context {SHAPE.context}, "
         f"width {SHAPE.width}, {SHAPE.steps} layers, {SHAPE.heads} heads, SwiGLU {SHAPE.hidden} (Macaron: 2 × 352), "
         f"vocabulary {SHAPE.vocab}; other processes used {others:.0%} of the machine at the start.\nMemory is the process's peak, of which `import torch` alone is "
         f"{mib(results[0]['eager_import_bytes'])} MiB."
     )
-    text = f"{table(results)}\n\n{conditions}\n"
+    means = "".join(mean(results, precision) for precision in precisions)
+    text = f"{table(results)}\n\n{means}\n{conditions}\n"
     print(text)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "training_step.md").write_text(text, encoding="utf-8")
     record = {"goal": GOAL, "occupied_by_others": others, "conditions": conditions, "results": results}
     (options.out / "training_step.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    slow = [r["system"] for r in results if r["stock"]["ratio"] < GOAL]
+    slow = [f"{r['system']} in {r['precision']}" for r in results if r["stock"]["ratio"] < GOAL]
     if slow:
         print(f"below {GOAL}× of PyTorch: {', '.join(slow)}")
     return int(broken or bool(slow))

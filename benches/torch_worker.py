@@ -1,8 +1,8 @@
 """One PyTorch rival, kept alive between rounds.
 
-    torch_worker.py SYSTEM MODE SHAPE_JSON THREADS
+    torch_worker.py SYSTEM PRECISION MODE SHAPE_JSON THREADS
 
-MODE is `eager` or `compile`. Builds the model, warms up (compiling if asked), prints `{"torch": …, "warm_up_s": …}`, and
+PRECISION is `f32`, or `bf16`: the model runs under `torch.autocast`, with parameters and gradients in f32. MODE is `eager` or `compile`. Builds the model, warms up (compiling if asked), prints `{"torch": …, "warm_up_s": …}`, and
 then answers every line on stdin with a line of JSON:
 
     steps N           runs N training steps (forward, backward, clipping to norm 1, AdamW), each on fresh random tokens:
@@ -35,8 +35,9 @@ def status_bytes(key: str) -> int:
 class Trainer:
     """A model, its optimiser, and the training step that is timed."""
 
-    def __init__(self, system: str, mode: str, shape: Shape):
+    def __init__(self, system: str, precision: str, mode: str, shape: Shape):
         torch.manual_seed(0)
+        self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
         self.shape = shape
         self.model = Decoder(shape, system)
         self.matrices = [p for p in self.model.parameters() if p.ndim == 2]
@@ -50,7 +51,8 @@ class Trainer:
         return torch.randint(self.shape.vocab, (self.shape.batch, self.shape.context + 1))
 
     def step(self, batch: torch.Tensor) -> float:
-        loss = self.loss(batch[:, :-1], batch[:, 1:])
+        with self.autocast:
+            loss = self.loss(batch[:, :-1], batch[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.matrices + self.vectors, 1.0, foreach=True)
         self.optimizer.step()
@@ -71,15 +73,16 @@ class Trainer:
         tensors = load_file(path)
         tokens, targets = (tensors.pop(name).long() for name in ("tokens", "targets"))
         self.model.load(tensors)
-        return {"loss": self.model(tokens, targets).item()}
+        with self.autocast:
+            return {"loss": self.model(tokens, targets).item()}
 
 
 def main() -> None:
-    system, mode, shape, threads = sys.argv[1:5]
+    system, precision, mode, shape, threads = sys.argv[1:6]
     torch.set_num_threads(int(threads))
     torch.set_flush_denormal(True)
     imported = status_bytes("VmRSS")
-    trainer = Trainer(system, mode, Shape(**json.loads(shape)))
+    trainer = Trainer(system, precision, mode, Shape(**json.loads(shape)))
     began = time.perf_counter()
     for _ in range(3):
         trainer.step(trainer.batch())
