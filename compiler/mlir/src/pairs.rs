@@ -130,6 +130,36 @@ pub fn transpose(e: &mut Emitter, p: Pairs) {
     }
 }
 
+/// Columns of a matrix with B(k, j) at `stride · j + k`, one after the other: the pair of rows k and k + 1 of column j comes to word
+/// `(length · j + k) / 2`. Columns that do not exist are left as they are. A vector may overrun into the next column.
+pub fn rows(e: &mut Emitter, p: Pairs, length: i64) {
+    let lanes = e.lanes;
+    let [evens, odds]: [Vec<u32>; 2] =
+        [0, 1].map(|first| (first..2 * lanes as u32).step_by(2).collect());
+    let zero = e.int(0);
+    e.for_each(zero, p.valid, 1, |e, j| {
+        let offset = e.mul(j, p.stride);
+        let from = e.at(p.from, offset, p.elem);
+        let offset = e.mul_int(j, length);
+        let to = e.at(p.to, offset, Elem::Bf16);
+        e.each_piece(p.count, 2 * lanes as i64, |e, k, left| {
+            let at = e.at(from, k, p.elem);
+            let [low, high] = [0, lanes as i64].map(|skip| {
+                let at = e.at_const(at, skip, p.elem);
+                let mask = left.and_then(|left| {
+                    let left = e.add_int(left, -skip);
+                    e.partial_mask(left, lanes)
+                });
+                p.load(e, at, mask)
+            });
+            let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
+            let words = p.words(e, even, odd);
+            let to = e.at(to, k, Elem::Bf16);
+            e.store(words, to);
+        });
+    });
+}
+
 /// Two vector lengths of k, for all columns; with a mask where rows of the panel end, if that is said.
 fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Option<Val>) {
     let lanes = e.lanes;
@@ -144,7 +174,13 @@ fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Option<Val>) {
                 rows.push(e.float(0.0, Type::vector(Elem::F32, lanes)));
                 continue;
             }
-            let offset = e.mul_int(p.stride, j);
+            let mut offset = e.mul_int(p.stride, j);
+            if end.is_some() {
+                // Columns that do not exist: as rows in `panel::transpose`.
+                let (zero, number) = (e.int(0), e.int(j));
+                let exists = e.cmp(Cmp::Lt, number, p.valid);
+                offset = e.select(exists, offset, zero);
+            }
             let at = e.at(from, offset, p.elem);
             let [low, high] = [0, lanes as i64].map(|skip| {
                 let at = e.at_const(at, skip, p.elem);

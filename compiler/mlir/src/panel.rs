@@ -99,6 +99,29 @@ pub fn transpose(e: &mut Emitter, p: Panel) {
     }
 }
 
+/// Rows of a matrix with X(i, k) at `stride · i + k`, one after the other: X(i, k) comes to `length · i + k`. Rows that do not exist are left as they
+/// are. A vector may overrun into the next row.
+pub fn rows(e: &mut Emitter, p: Panel, length: i64) {
+    let (lanes, to_elem) = (e.lanes, p.element(e));
+    let vector = Type::vector(p.elem, lanes);
+    let zero = e.int(0);
+    e.for_each(zero, p.valid, 1, |e, i| {
+        let offset = e.mul(i, p.stride);
+        let from = e.at(p.from, offset, p.elem);
+        let offset = e.mul_int(i, length);
+        let to = e.at(p.to, offset, to_elem);
+        e.each_piece(p.count, lanes as i64, |e, k, left| {
+            let at = e.at(from, k, p.elem);
+            let mask = left.and_then(|left| e.partial_mask(left, lanes));
+            let x = e.load_lanes(at, mask, vector);
+            let x = p.numbers(e, x);
+            let x = p.elements(e, x);
+            let at = e.at(to, k, to_elem);
+            e.store(x, at);
+        });
+    });
+}
+
 /// One vector length of k, for all i.
 fn squares(e: &mut Emitter, p: Panel, k: Val, masked: bool) {
     let (lanes, elem, to_elem) = (e.lanes, p.elem, p.element(e));
@@ -116,14 +139,17 @@ fn squares(e: &mut Emitter, p: Panel, k: Val, masked: bool) {
                 continue;
             }
             let offset = e.mul_int(p.stride, i as i64);
-            let at = e.at(from, offset, elem);
             let x = if masked {
                 let (zero, number) = (e.int(0), e.int(i as i64));
                 let exists = e.cmp(Cmp::Lt, number, p.valid);
                 let count = e.select(exists, left, zero);
+                // Of a row that does not exist nothing is read, but a masked load from a page that nobody has touched takes hundreds of cycles.
+                let offset = e.select(exists, offset, zero);
+                let at = e.at(from, offset, elem);
                 let mask = e.mask(count, lanes);
                 e.load_masked(at, mask, missing)
             } else {
+                let at = e.at(from, offset, elem);
                 e.load(at, vector)
             };
             rows.push(p.numbers(e, x));

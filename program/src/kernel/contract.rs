@@ -84,6 +84,9 @@ impl Order {
     }
 }
 
+/// Tiles of a contraction that are enough for any number of threads to share.
+pub const TILES: u64 = 64;
+
 /// How many pieces of its inner length a contraction sums apart, so that a small C has enough blocks. C has rows of `n` numbers for each of
 /// them, side by side: [m, parts · n].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,7 +136,7 @@ impl Layout {
 
 /// `C(m, n) = epilogue(Σ_k A(m, k) · B(k, n))`.
 ///
-/// dims: `[m, n, k]`. tiles: one per panel of `mr` rows, `ceil(m / mr)`.
+/// dims: `[m, n, k]`. tiles: a panel of `mr` rows and [`Contract::columns`] columns each; those of all rows come one after the other.
 /// operands: A, B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
 /// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
 /// Elements of A are `a`, those of packed B `b`, those of C bf16 where it `rounds`; all others are `dtype`, in which sums are taken. With bf16
@@ -194,6 +197,14 @@ impl Contract {
             Layout::Rows => k * n + column,
             Layout::Columns => column * len + k,
         }
+    }
+
+    /// Columns of a tile, whole packed panels: as many as leave [`TILES`] tiles, or all of them, where panels of rows are enough. A decoder that
+    /// reads one token has one panel of rows, and its columns are what threads share.
+    pub fn columns(&self, m: u64, n: u64) -> u64 {
+        let nr = u64::from(self.blocking.nr);
+        let (rows, panels) = (m.div_ceil(self.blocking.mr.into()), n.div_ceil(nr));
+        (rows.saturating_mul(panels) / TILES).clamp(1, panels.max(1)) * nr
     }
 
     /// Elements of scratch before the widened panels: one packed panel of A, mr × kc, plus a full register tile for ragged
@@ -322,7 +333,8 @@ impl Kind for ContractKind {
     }
 
     fn tiles(c: &Contract, dims: &[u64]) -> u64 {
-        dims[0].div_ceil(c.blocking.mr.into())
+        let rows = dims[0].div_ceil(c.blocking.mr.into());
+        rows * dims[1].div_ceil(c.columns(dims[0], dims[1]))
     }
 
     fn headline(c: &Contract) -> String {

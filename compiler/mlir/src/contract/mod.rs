@@ -1,7 +1,7 @@
 //! Contraction kernels: matrix products with a fused epilogue.
 //!
-//! A tile of a launch is a panel of `mr` rows of C. For every block of columns and of the inner length,
-//! each panel of A is rearranged into scratch ([`crate::panel`]) and multiplied with the packed panels
+//! A tile of a launch is a panel of `mr` rows of C, or some of its columns where there are few such panels. For every block of columns and of
+//! the inner length, each panel of A is rearranged into scratch ([`crate::panel`]) and multiplied with the packed panels
 //! of B ([`crate::micro`]). Whole register tiles are finished straight from registers; ragged ones are
 //! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened: A into its panel; B, where a
 //! launch has several panels of rows, a block at a time into scratch, else into registers. Sums are f32 all the same. Or they
@@ -20,7 +20,7 @@ use crate::pack::extent;
 use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use crate::tiles;
-use odec_program::kernel::{Contract, Layout, Order, Parts};
+use odec_program::kernel::{Contract, Layout, Order, Parts, TILES};
 use odec_program::{DType, Target, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
@@ -58,25 +58,26 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
         e.configure_tiles(scratch);
     }
     let kernel = Kernel::new(e, spec)?;
-    let (begin, end) = (e.begin(), e.end());
-    let (nc, kc) = (spec.blocking.nc as i64, spec.blocking.kc as i64);
-    blocks(e, kernel.n, nc, |e, jc, columns| {
-        blocks(e, kernel.k, kc, |e, pc, depth| {
-            let tiles = |e: &mut Emitter, widened: bool| {
-                e.for_each(begin, end, 1, |e, tile| {
-                    kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
-                })
-            };
-            if spec.b == spec.dtype || spec.order.in_pairs() {
-                return tiles(e, false);
-            }
-            let (count, several) = (e.sub(end, begin), e.int(SEVERAL));
-            let widened = e.cmp(Cmp::Ge, count, several);
-            e.either(widened, |e, widened| {
-                if widened {
-                    kernel.widen(e, (jc, columns), (pc, depth));
+    kernel.groups(e, |e, (first, columns), (from, to)| {
+        blocks(e, columns, spec.blocking.nc.into(), |e, jc, columns| {
+            let jc = e.add(first, jc);
+            blocks(e, kernel.k, spec.blocking.kc.into(), |e, pc, depth| {
+                let tiles = |e: &mut Emitter, widened: bool| {
+                    e.for_each(from, to, 1, |e, tile| {
+                        kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
+                    })
+                };
+                if spec.b == spec.dtype || spec.order.in_pairs() {
+                    return tiles(e, false);
                 }
-                tiles(e, widened);
+                let (count, several) = (e.sub(to, from), e.int(SEVERAL));
+                let widened = e.cmp(Cmp::Ge, count, several);
+                e.either(widened, |e, widened| {
+                    if widened {
+                        kernel.widen(e, (jc, columns), (pc, depth));
+                    }
+                    tiles(e, widened);
+                });
             });
         });
     });
@@ -187,6 +188,61 @@ impl<'a> Kernel<'a> {
         })
     }
 
+    /// Runs `body` for each group of columns of which this thread has tiles: the first column and how many there are, the first panel of rows
+    /// and the one behind the last. See [`Contract::columns`].
+    fn groups(&self, e: &mut Emitter, body: impl FnOnce(&mut Emitter, (Val, Val), (Val, Val))) {
+        let (zero, one) = (e.int(0), e.int(1));
+        let (rows, panels) = (e.div_ceil(self.m, self.mr()), e.div_ceil(self.n, self.nr()));
+        let tiles = e.int(TILES as i64);
+        let group = e.mul(rows, panels);
+        let group = e.div(group, tiles);
+        let (group, most) = (e.max(group, one), e.max(panels, one));
+        let group = e.min(group, most);
+        let width = e.mul_int(group, self.nr());
+        let (begin, end) = (e.begin(), e.end());
+        // A launch has tiles only where there are rows.
+        let some = e.max(rows, one);
+        let (first, last) = (e.div(begin, some), e.add(end, some));
+        let last = e.sub(last, one);
+        let last = e.div(last, some);
+        // Tiles of one panel of rows are neighbours, so its rows are packed once for all of them.
+        let alone = e.cmp(Cmp::Eq, some, one);
+        let (tiles, behind) = (e.sub(end, begin), e.add(begin, one));
+        let together = e.mul(tiles, width);
+        let (together, last) = (
+            e.select(alone, together, width),
+            e.select(alone, behind, last),
+        );
+        e.for_each(first, last, 1, |e, g| {
+            let (column, before) = (e.mul(g, width), e.mul(g, some));
+            let columns = match self.n.known() {
+                Some(n) if n <= self.nr() => self.n,
+                _ => {
+                    let left = e.sub(self.n, column);
+                    e.min(left, together)
+                }
+            };
+            let (from, to) = (e.sub(begin, before), e.sub(end, before));
+            let (from, to) = (e.max(from, zero), e.min(to, some));
+            body(e, (column, columns), (from, to));
+        });
+    }
+
+    /// Runs `body` for each packed panel of so many columns: the first of its columns, and how many exist.
+    fn panels(&self, e: &mut Emitter, columns: Val, body: impl FnOnce(&mut Emitter, Val, Val)) {
+        match self.n.known() {
+            // Whole panels alone, however columns are cut into groups and blocks.
+            Some(n) if n > 0 && n % self.nr() == 0 => {
+                let zero = e.int(0);
+                e.for_each(zero, columns, self.nr(), |e, jr| {
+                    let width = e.int(self.nr());
+                    body(e, jr, width);
+                });
+            }
+            _ => blocks(e, columns, self.nr(), body),
+        }
+    }
+
     fn mr(&self) -> i64 {
         self.spec.blocking.mr as i64
     }
@@ -213,7 +269,7 @@ impl<'a> Kernel<'a> {
 
     /// Widens a block of B's panels into scratch: their rows lie one after the other there, too.
     fn widen(&self, e: &mut Emitter, (jc, columns): (Val, Val), (pc, depth): (Val, Val)) {
-        blocks(e, columns, self.nr(), |e, jr, _| {
+        self.panels(e, columns, |e, jr, _| {
             let column = e.add(jc, jr);
             let (from, to) = (self.panel(e, column, pc), self.widened(e, jr));
             let (elem, lanes) = (Elem::of(self.spec.b), e.lanes);
@@ -267,6 +323,7 @@ impl<'a> Kernel<'a> {
         let offset = e.mul(major, stride);
         let offset = e.add(offset, minor);
         let from = e.at(self.a, offset, elem);
+        let length = self.spec.blocking.kc.into();
         match (self.spec.order, self.spec.a_transposed) {
             (Order::Pairs, _) => tiles::left(e, self.spec, from, stride, rows, depth),
             (Order::Dots, transposed) => {
@@ -282,13 +339,22 @@ impl<'a> Kernel<'a> {
                 };
                 match transposed {
                     true => pairs::copy(e, p),
-                    false => pairs::transpose(e, p),
+                    false => self.left(e, rows, |e, whole| match whole {
+                        true => pairs::transpose(e, p),
+                        false => pairs::rows(e, p, length),
+                    }),
                 }
             }
             (Order::Chain, true) => panel::copy(e, panel(from, stride, e.scratch())),
-            (Order::Chain, false) => panel::transpose(e, panel(from, stride, e.scratch())),
+            (Order::Chain, false) => {
+                let p = panel(from, stride, e.scratch());
+                self.left(e, rows, |e, whole| match whole {
+                    true => panel::transpose(e, p),
+                    false => panel::rows(e, p, length),
+                });
+            }
         }
-        blocks(e, columns, self.nr(), |e, jr, width| {
+        self.panels(e, columns, |e, jr, width| {
             let column = e.add(jc, jr);
             let offset = e.mul(row, self.n);
             let offset = e.add(offset, column);
@@ -311,6 +377,18 @@ impl<'a> Kernel<'a> {
                 },
             );
         });
+    }
+
+    /// Packs rows of A: whole panels, or fewer rows, one after the other.
+    fn left(&self, e: &mut Emitter, rows: Val, pack: impl Fn(&mut Emitter, bool)) {
+        match rows.known() {
+            Some(n) => pack(e, n == self.mr()),
+            None => {
+                let all = e.int(self.mr());
+                let whole = e.cmp(Cmp::Eq, rows, all);
+                e.either(whole, pack);
+            }
+        }
     }
 
     fn tile(&self, e: &mut Emitter, job: Job) {
@@ -337,13 +415,34 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    fn multiply(&self, e: &mut Emitter, tile: Tile, job: Job) -> Vec<Val> {
-        let (one, mr, nr) = (e.int(1), e.int(self.mr()), e.int(self.nr()));
-        let left = Left {
-            pointer: e.scratch(),
-            row: one,
-            inner: mr,
+    /// Where the micro-kernel finds rows of A that are packed, as [`Kernel::left`] leaves them.
+    fn packed(&self, e: &mut Emitter, rows: Val) -> Left {
+        let (one, mr) = (e.int(1), e.int(self.mr()));
+        let length = i64::from(self.spec.blocking.kc) / self.spec.order.chunk() as i64;
+        let (panel, line) = ((one, mr), (e.int(length), one));
+        let (row, inner) = match rows.known() {
+            _ if self.spec.a_transposed => panel,
+            Some(n) if n == self.mr() => panel,
+            Some(_) => line,
+            None => {
+                let whole = e.cmp(Cmp::Eq, rows, mr);
+                (
+                    e.select(whole, panel.0, line.0),
+                    e.select(whole, panel.1, line.1),
+                )
+            }
         };
+        Left {
+            pointer: e.scratch(),
+            row,
+            inner,
+        }
+    }
+
+    /// A register tile of so many rows. `rows` of them exist.
+    fn multiply(&self, e: &mut Emitter, tile: Tile, rows: Val, job: Job) -> Vec<Val> {
+        let nr = e.int(self.nr());
+        let left = self.packed(e, rows);
         // Pairs of values of k, of which the last may have a zero for its second, or single ones.
         let (elem, count) = match self.spec.order {
             Order::Dots => (micro::PAIRS, e.div_ceil(job.depth, 2)),
@@ -372,7 +471,8 @@ impl<'a> Kernel<'a> {
                 e.prefetch(p, true);
             }
         }
-        let sums = self.multiply(e, self.tile, job);
+        let all = e.int(self.mr());
+        let sums = self.multiply(e, self.tile, all, job);
         self.finish(e, job, |e, how| {
             for v in 0..self.tile.vectors {
                 let first = e.add_int(job.column, v as i64 * lanes);
@@ -416,7 +516,12 @@ impl<'a> Kernel<'a> {
                 rows,
                 vectors: vectors as u64,
             };
-            let sums = self.multiply(e, tile, job);
+            // In a tile that is not high enough for a whole panel, rows are few whatever their number.
+            let few = match rows < self.tile.rows {
+                true => e.int(rows as i64),
+                false => job.rows,
+            };
+            let sums = self.multiply(e, tile, few, job);
             for (n, x) in sums.into_iter().enumerate() {
                 let (row, v) = (n as i64 / vectors, n as i64 % vectors);
                 let p = e.at_const(spill, row * nr + v * lanes, elem);

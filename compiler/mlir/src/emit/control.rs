@@ -3,6 +3,22 @@
 use super::{Emitter, Type, Val, list, types};
 
 impl Emitter {
+    /// Cuts `0..count` into pieces of `length`: the body takes where one begins, and, of the last one alone, which may be shorter, how many are left.
+    pub fn each_piece(
+        &mut self,
+        count: Val,
+        length: i64,
+        body: impl Fn(&mut Emitter, Val, Option<Val>),
+    ) {
+        let (zero, whole) = (self.int(0), self.floor_to(count, length));
+        self.for_each(zero, whole, length, |e, i| body(e, i, None));
+        if whole.known().is_none() || whole.known() != count.known() {
+            self.for_each(whole, count, length, |e, i| {
+                let left = e.sub(count, i);
+                body(e, i, Some(left));
+            });
+        }
+    }
     /// `for i in (lo..hi).step_by(step)`.
     pub fn for_each(&mut self, lo: Val, hi: Val, step: i64, body: impl FnOnce(&mut Emitter, Val)) {
         self.for_with(lo, hi, step, &[], |e, i, _| {

@@ -290,8 +290,8 @@ impl<T: Real> Reference<T> {
         parts: u64,
     ) -> Buffer<T> {
         let nr = b.nr as usize;
-        let split = |tiles: usize| -> Vec<Range<u64>> {
-            let cut = |i| tiles as u64 * i / parts;
+        let split = |tiles: u64| -> Vec<Range<u64>> {
+            let cut = |i| tiles * i / parts;
             (0..parts).map(|i| cut(i)..cut(i + 1)).collect()
         };
         let panels = s.n.div_ceil(nr);
@@ -300,7 +300,7 @@ impl<T: Real> Reference<T> {
             Buffer::nan(panels * nr * s.k).in_type(self.types.panels),
         ];
         let dims = [s.n as u64, s.k as u64];
-        let mut after = library.run(pack, &operands, &[], &dims, &[], &split(panels));
+        let mut after = library.run(pack, &operands, &[], &dims, &[], &split(panels as u64));
         let packed = after.pop().unwrap();
         for (p, panel) in packed.numbers().chunks(nr * s.k).enumerate() {
             for (k, row) in panel.chunks(nr).enumerate() {
@@ -331,7 +331,7 @@ impl<T: Real> Reference<T> {
             false => Buffer::nan(s.m * s.n),
         });
         let dims = [s.m as u64, s.n as u64, s.k as u64];
-        let tiles = split(s.m.div_ceil(b.mr as usize));
+        let tiles = split(library.tiles(pack + 1, &dims));
         library
             .run(pack + 1, &operands, &[], &dims, &[SCALE], &tiles)
             .pop()

@@ -202,6 +202,11 @@ impl Compiled {
         }
     }
 
+    /// Tiles of a launch of kernel `n`.
+    pub fn tiles(&self, n: usize, dims: &[u64]) -> u64 {
+        self.kernels[n].spec.tiles(dims)
+    }
+
     /// Launches kernel `n` on copies of `operands` (operand `a` in the place of `b` for each alias (b, a)), once for
     /// each range of tiles, and gives the operands afterwards.
     pub fn run<T: Real>(
