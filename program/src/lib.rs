@@ -41,6 +41,7 @@ pub mod noise;
 pub mod optimizers;
 pub mod real;
 pub mod schedules;
+pub mod site;
 pub mod size;
 pub mod target;
 pub mod tile;
@@ -51,6 +52,7 @@ pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;
 pub use names::{EntryId, ResultId};
 use serde::{Deserialize, Serialize};
+pub use site::Site;
 pub use size::{Bindings, Dim, Maxima, Size};
 use std::collections::BTreeMap;
 pub use target::Target;
@@ -165,8 +167,8 @@ pub struct Instr {
     /// The kernel's dims, in the order documented by its spec.
     pub dims: Vec<Size>,
     pub coeffs: Vec<Coeff>,
-    /// Which equation this belongs to, for profiles and printing (`step.0.eval.1.att.q`).
-    pub site: String,
+    /// Index into [`Program::sites`].
+    pub site: u32,
     /// Where a number lies, of the program's reals: a run may pass over the instruction while it is not positive, for then
     /// nothing that is read depends on what it would have written. Running it changes no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -300,6 +302,8 @@ pub struct Program {
     /// Planned maxima of batch and sequence, over all entries.
     pub maxima: Maxima,
     pub kernels: Vec<Kernel>,
+    /// Where in the model launches come from, each once.
+    pub sites: Vec<Site>,
     pub entries: BTreeMap<EntryId, Entry>,
     /// Bytes of `Params`.
     pub param_bytes: u64,
@@ -308,4 +312,11 @@ pub struct Program {
     pub const_bytes: u64,
     pub prepared_bytes: u64,
     pub cache_bytes: u64,
+}
+
+impl Program {
+    /// Where in the model an instruction comes from.
+    pub fn site(&self, i: &Instr) -> &Site {
+        &self.sites[i.site as usize]
+    }
 }

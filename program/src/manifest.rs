@@ -6,7 +6,7 @@ use crate::{DType, Dim, Program, Size, Slot};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

@@ -8,59 +8,12 @@ use crate::op::{InferTypes, TypeError};
 use crate::types::TensorType;
 use crate::value::Pair;
 use crate::value::Value;
+pub use odec_program::site::{Pass, Site};
 use odec_solver::Solver;
 use odec_source::Span;
 use petgraph::graph::DiGraph;
 use petgraph::visit::{Dfs, GraphBase, IntoNeighbors, Visitable};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// Which part of training a node belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Pass {
-    #[default]
-    Forward,
-    Backward,
-}
-
-/// Where in the model a node stands: KV caches, checkpoints, profiles and folded printing go by it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Site {
-    /// Label of the evolve, empty when there is one without a label.
-    pub evolve: String,
-    pub step: Option<u32>,
-    /// Number of the field evaluation within the step.
-    pub evaluation: Option<u32>,
-    /// Field and part: `att.q`.
-    pub path: String,
-    pub pass: Pass,
-    /// Number, from 1, of the stretch of steps that is computed again for the gradient; 0 the first time.
-    pub replay: u32,
-}
-
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mut parts = Vec::new();
-        if !self.evolve.is_empty() {
-            parts.push(self.evolve.clone());
-        }
-        if let Some(k) = self.step {
-            parts.push(format!("step.{k}"));
-        }
-        if let Some(k) = self.evaluation {
-            parts.push(format!("eval.{k}"));
-        }
-        if !self.path.is_empty() {
-            parts.push(self.path.clone());
-        }
-        match (self.replay, self.pass) {
-            (0, Pass::Forward) => {}
-            (0, Pass::Backward) => parts.push("backward".into()),
-            (n, _) => parts.push(format!("replay.{n}")),
-        }
-        f.write_str(&parts.join("."))
-    }
-}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node<O> {

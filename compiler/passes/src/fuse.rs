@@ -16,7 +16,7 @@ use super::producer_fusion::ProducerFusion;
 use odec_grammar::work;
 use odec_graph::ops::OpKind;
 use odec_graph::ops::matmul::Layout;
-use odec_graph::{Graph, Node, Pass, Site, Value};
+use odec_graph::{Graph, Node, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most operands of a fused kernel, inputs and outputs.
@@ -155,21 +155,10 @@ struct State<'a> {
     apart: BTreeSet<u32>,
 }
 
-/// Evolve, step, evaluation, pass and replay: only row ops that agree in it are joined merely for reading the same value.
-pub fn neighbourhood(site: &Site) -> (&str, Option<u32>, Option<u32>, Pass, u32) {
-    (
-        &site.evolve,
-        site.step,
-        site.evaluation,
-        site.pass,
-        site.replay,
-    )
-}
-
 /// A number for the neighbourhood of each node.
 fn places(graph: &Graph) -> Vec<u32> {
     let mut known = BTreeMap::new();
-    let sites = graph.nodes().map(|(_, node)| neighbourhood(&node.site));
+    let sites = graph.nodes().map(|(_, node)| node.site.neighbourhood());
     sites
         .map(|place| {
             let next = known.len() as u32;

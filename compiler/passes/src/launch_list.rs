@@ -5,7 +5,7 @@
 //! what to launch.
 
 use odec_program::kernel::{KernelSpec, Mode};
-use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Size};
+use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Site, Size};
 
 /// Index of a buffer in its [`LaunchList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ pub struct Launch {
     pub args: Vec<BufferId>,
     pub dims: Vec<Size>,
     pub coeffs: Vec<Coeff>,
-    pub site: String,
+    pub site: Site,
     /// A number: where it is not positive, nothing that is read needs this launch.
     pub guard: Option<BufferId>,
     /// What it holds, where that is all it does.

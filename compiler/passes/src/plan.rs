@@ -321,7 +321,7 @@ pub fn check(
     };
     let name = |b: BufferId| code.get(b).name.clone();
     for (i, launch) in order(code).map(|i| (i, &code.launches[i])) {
-        let site = || launch.site.clone();
+        let site = || launch.site.to_string();
         for (b, mode) in launch.uses() {
             let Some((start, end)) = stretch(b) else {
                 continue;

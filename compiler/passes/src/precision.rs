@@ -16,7 +16,6 @@
 //! rounded follows from the forward part of a graph alone, so that all entries, decoding included, compute the same bits.
 
 use super::facts::{Facts, Role};
-use super::fuse::neighbourhood;
 use super::rewrite::rebuild;
 use odec_graph::ops::{Bf16, Cache, Combine, GroupedMatMul, GroupedOuter, MatMul, OpKind};
 use odec_graph::types::Elem;
@@ -214,11 +213,11 @@ impl<'g> Reading<'g> {
             .iter()
             .filter(|(n, _)| self.pass(*n) == Pass::Forward)
             .peekable();
-        let here = neighbourhood(&node.site);
+        let here = node.site.neighbourhood();
         node.site.pass == Pass::Forward
             && forward.peek().is_some()
             && forward.all(|(n, _)| {
-                neighbourhood(&self.graph.node(*n).site) == here && self.is_curved(*n)
+                self.graph.node(*n).site.neighbourhood() == here && self.is_curved(*n)
             })
     }
 

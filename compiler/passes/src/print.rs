@@ -8,7 +8,9 @@ use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryO
 use odec_program::kernel::{Contract, KernelSpec, Mode};
 use odec_program::manifest::{Manifest, Table};
 use odec_program::window::Through;
-use odec_program::{Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Slot};
+use odec_program::{
+    Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Program, Site, Slot,
+};
 use std::fmt::Write;
 
 /// The whole program.
@@ -67,7 +69,7 @@ fn entry(out: &mut String, m: &Manifest, name: &str, e: &Entry, memory: Option<&
         e.instrs.len(),
         bytes(e.arena_bytes)
     );
-    let runs = runs(&e.instrs);
+    let runs = runs(&m.program, &e.instrs);
     let mut i = 0;
     while i < runs.len() {
         let start = runs[i].start;
@@ -83,7 +85,10 @@ fn entry(out: &mut String, m: &Manifest, name: &str, e: &Entry, memory: Option<&
         }
         let same = runs[i + 1..]
             .iter()
-            .take_while(|r| alike(&e.instrs[runs[i].clone()], &e.instrs[(*r).clone()]))
+            .take_while(|r| {
+                let [a, b] = [&runs[i], *r].map(|r| &e.instrs[r.clone()]);
+                alike(&m.program, a, b)
+            })
             .count();
         if same > 0 {
             let _ = writeln!(
@@ -107,21 +112,13 @@ fn port(io: &Io) -> String {
     format!("{}: {dtype}[{}]", io.name, dims.join(", "))
 }
 
-/// The step of a site, and the site without its number.
-fn step(site: &str) -> Option<(String, &str)> {
-    let mut parts = site.split('.');
-    parts.by_ref().find(|p| *p == "step")?;
-    let number = parts.next()?;
-    Some((site.replacen(&format!("step.{number}"), "step", 1), number))
-}
-
 /// Stretches of launches of one step.
-fn runs(instrs: &[Instr]) -> Vec<std::ops::Range<usize>> {
+fn runs(p: &Program, instrs: &[Instr]) -> Vec<std::ops::Range<usize>> {
     let mut out: Vec<std::ops::Range<usize>> = Vec::new();
     for (i, instr) in instrs.iter().enumerate() {
-        let number = step(&instr.site).map(|s| s.1);
+        let number = p.site(instr).step;
         match out.last_mut() {
-            Some(r) if step(&instrs[r.start].site).map(|s| s.1) == number => r.end = i + 1,
+            Some(r) if p.site(&instrs[r.start]).step == number => r.end = i + 1,
             _ => out.push(i..i + 1),
         }
     }
@@ -129,14 +126,18 @@ fn runs(instrs: &[Instr]) -> Vec<std::ops::Range<usize>> {
 }
 
 /// Whether two stretches launch the same kernels, apart from places and the number of the step.
-fn alike(a: &[Instr], b: &[Instr]) -> bool {
+fn alike(p: &Program, a: &[Instr], b: &[Instr]) -> bool {
+    let but_step = |i: &Instr| Site {
+        step: None,
+        ..p.site(i).clone()
+    };
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| {
-            let sites = step(&a.site).zip(step(&b.site));
             a.kernel == b.kernel
                 && a.dims == b.dims
                 && a.coeffs == b.coeffs
-                && sites.is_some_and(|(a, b)| a.0 == b.0)
+                && [a, b].iter().all(|i| p.site(i).step.is_some())
+                && but_step(a) == but_step(b)
         })
 }
 
@@ -176,7 +177,7 @@ fn launch(m: &Manifest, e: &Entry, i: &Instr) -> String {
         kernel.symbol,
         list(true),
         dims.join(", "),
-        i.site
+        m.program.site(i)
     )
 }
 

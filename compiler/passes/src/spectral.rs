@@ -19,7 +19,7 @@ use super::update::rows_kernel;
 use odec_program::expr::{BinaryOp, CmpOp, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
 use odec_program::manifest::{Param, added};
-use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
+use odec_program::{Access, Body, Coeff, DType, Operand, Site, Size, Slot};
 
 /// A matrix with its vector u: those of experts are parts of one parameter.
 struct Bounded<'t> {
@@ -90,7 +90,7 @@ pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: Buff
             made("W v", rows),
             made("scale", 1),
         ];
-        let site = format!("update.spectral.{path}");
+        let site = Site::update(format!("spectral.{path}"));
         let mut launch = |spec, args: Vec<BufferId>, rows, coeffs| {
             code.launches.push(Launch {
                 spec,
@@ -150,7 +150,7 @@ fn constrain_depthwise(code: &mut LaunchList, table: &ParamTable, max: f64, norm
             args: vec![place, norm, place],
             dims: vec![Size::fixed(rows), Size::ONE],
             coeffs: vec![Coeff::Value(max)],
-            site: format!("update.spectral.{}", w.path),
+            site: Site::update(format!("spectral.{}", w.path)),
             guard: None,
             held: None,
         });

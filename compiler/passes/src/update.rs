@@ -16,7 +16,7 @@ use odec_program::expr::{BinaryOp, CmpOp, ExprId, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
 use odec_program::manifest::{Train, named};
 use odec_program::optimizers::{Numbers, Rule, SLOTS, Way, of_group};
-use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
+use odec_program::{Access, Body, Coeff, DType, Operand, Site, Size, Slot};
 
 /// The launches of `update`, which reads the gradients of `from`.
 pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> LaunchList {
@@ -43,7 +43,7 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> 
         args,
         dims: vec![Size::fixed(rows), Size::ONE],
         coeffs,
-        site: format!("update.{site}"),
+        site: Site::update(site),
         guard: None,
         held: None,
     };
@@ -180,7 +180,7 @@ pub fn accumulate(table: &ParamTable) -> LaunchList {
             coeffs: [named::KEEP, named::SHARE]
                 .map(|n| Coeff::Named(n.into()))
                 .into(),
-            site: "accumulate".into(),
+            site: Site::update("accumulate"),
             guard: None,
             held: None,
         });

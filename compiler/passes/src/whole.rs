@@ -10,7 +10,7 @@ use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack, Pa
 use odec_program::manifest::Param;
 use odec_program::optimizers::whole::{Part, Plan, Product, Step};
 use odec_program::optimizers::{SLOTS, Whole, of_group};
-use odec_program::{Coeff, Operand, Size, Slot};
+use odec_program::{Coeff, Operand, Site, Size, Slot};
 
 /// What is updated by an optimiser.
 pub struct Wholes<'a> {
@@ -88,7 +88,7 @@ impl Matrix<'_> {
             args,
             dims: dims.iter().map(|n| Size::fixed(*n)).collect(),
             coeffs,
-            site: format!("update.{}.{}", self.of.name, self.p.path),
+            site: Site::update(format!("{}.{}", self.of.name, self.p.path)),
             guard: None,
             held: None,
         });

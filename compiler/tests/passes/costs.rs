@@ -159,10 +159,11 @@ impl Counted {
         });
         let given: Vec<_> = given.collect();
         self.x.run(entry, at, &given, &[]).unwrap();
-        let instrs = &self.x.manifest().program.entries[entry].instrs;
+        let program = &self.x.manifest().program;
+        let instrs = &program.entries[entry].instrs;
         let seen = self.seen.borrow();
         assert_eq!(instrs.len(), seen.len());
-        let sites = instrs.iter().map(|i| i.site.clone());
+        let sites = instrs.iter().map(|i| program.site(i).to_string());
         sites.zip(seen.iter().copied()).collect()
     }
 }

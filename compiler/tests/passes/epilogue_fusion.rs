@@ -11,7 +11,9 @@ use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Parts, Rows, Store};
-use odec_program::{Access, Bindings, Body, Coeff, DType, Entry, KernelSpec, Operand, Size, Slot};
+use odec_program::{
+    Access, Bindings, Body, Coeff, DType, Entry, KernelSpec, Operand, Site, Size, Slot,
+};
 use odec_runtime::Reader;
 
 const COLS: u64 = 4;
@@ -58,7 +60,7 @@ fn pair() -> LaunchList {
         args: vec![a, b, sum],
         dims: vec![tokens, cols, Size::fixed(8)],
         coeffs: vec![],
-        site: "step.0".into(),
+        site: step(0),
         guard: None,
         held: None,
     });
@@ -71,6 +73,13 @@ fn pair() -> LaunchList {
     });
     code.launches.push(after);
     code
+}
+
+fn step(k: u32) -> Site {
+    Site {
+        step: Some(k),
+        ..Site::default()
+    }
 }
 
 /// A map over all tokens; its last argument is its result.
@@ -97,7 +106,7 @@ fn map(
         args: args.to_vec(),
         dims: vec![Size::TOKENS, Size::ONE],
         coeffs: vec![Coeff::Value(0.5)],
-        site: "step.1".into(),
+        site: step(1),
         guard: None,
         held: None,
     }
@@ -118,7 +127,7 @@ fn a_map_of_a_sum_becomes_its_epilogue() {
     assert_eq!(joined.args, [*a, *b, *x, *y]);
     assert_eq!(joined.coeffs, before.launches[2].coeffs);
     assert_eq!(joined.dims, before.launches[1].dims);
-    assert_eq!(joined.site, "step.0");
+    assert_eq!(joined.site, step(0));
     let KernelSpec::Contract(c) = &joined.spec else {
         panic!("{:?}", joined.spec)
     };

@@ -8,6 +8,7 @@ use odec_graph::ops::{
 };
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, gradient, nn};
 use odec_program::manifest::{self, Init, Manifest};
+use odec_program::site::Pass;
 use odec_program::{Bindings, Dim};
 use odec_runtime::{Executor, State, Value as Given};
 
@@ -161,7 +162,11 @@ fn gradients_of_steps_that_are_not_made_are_zero_and_need_no_pass_over_memory() 
     for i in &entry.instrs {
         match (kind(i.kernel), i.guard) {
             ("contract", guard) => free += usize::from(guard.is_none()),
-            ("rows", Some(_)) if i.operands.len() == 4 && i.site.contains("backward") => sums += 1,
+            ("rows", Some(_))
+                if i.operands.len() == 4 && m.program.site(i).pass == Pass::Backward =>
+            {
+                sums += 1
+            }
             _ => {}
         }
     }

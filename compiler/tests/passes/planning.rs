@@ -59,7 +59,7 @@ fn launch(cols: u64, inputs: &[BufferId], outputs: &[BufferId], twice: bool) -> 
             Size::ONE,
         ],
         coeffs: vec![],
-        site: "test".into(),
+        site: Default::default(),
         guard: None,
         held: None,
     }

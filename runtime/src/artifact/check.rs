@@ -192,10 +192,9 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
         for (i, piece) in e.launches(at) {
             let instr = &e.instrs[i];
             instruction(m, e, instr, signatures, at, piece).or_else(|what| {
-                invalid(
-                    format!("entry {name}, instruction {i} ({})", instr.site),
-                    what,
-                )
+                let site = m.program.sites.get(instr.site as usize);
+                let site = site.map_or(String::new(), |s| format!(" ({s})"));
+                invalid(format!("entry {name}, instruction {i}{site}"), what)
             })?;
         }
     }
@@ -265,6 +264,9 @@ fn instruction(
         (Some(k), Some(s)) => (k, s),
         _ => return Err(format!("there is no kernel {}", instr.kernel)),
     };
+    if p.sites.len() <= instr.site as usize {
+        return Err(format!("there is no site {}", instr.site));
+    }
     let counts = [
         ("operands", instr.operands.len(), signature.operands.len()),
         ("dims", instr.dims.len(), signature.dims.len()),

@@ -14,7 +14,7 @@ use crate::device::{Device, Mark};
 use crate::system::files;
 use odec_program::gpu::tensor;
 use odec_program::kernel::{OperandAccess, Signature};
-use odec_program::{DType, Kernel, KernelSpec, bf16};
+use odec_program::{DType, Kernel, KernelSpec, Site, bf16};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::io;
@@ -396,7 +396,7 @@ impl Device for Beside {
     fn times(&mut self) -> Result<Vec<Option<Duration>>, String> {
         self.inner.times()
     }
-    fn set_site(&mut self, entry: &str, instr: usize, site: &str) {
+    fn set_site(&mut self, entry: &str, instr: usize, site: &Site) {
         self.site = format!("{entry} {site}");
         self.inner.set_site(entry, instr, site);
     }

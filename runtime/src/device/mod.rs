@@ -13,6 +13,7 @@ pub mod reference;
 pub mod rng;
 
 use crate::device::memory::{Buffer, Words};
+use odec_program::Site;
 use std::io;
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ pub trait Device {
     }
 
     /// Says which instruction of an entry, of which equation, the launches from now on belong to, for messages.
-    fn set_site(&mut self, _entry: &str, _instr: usize, _site: &str) {}
+    fn set_site(&mut self, _entry: &str, _instr: usize, _site: &Site) {}
 
     /// Runs all tiles of kernel number `kernel`.
     ///

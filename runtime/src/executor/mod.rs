@@ -555,7 +555,7 @@ impl Executor {
                 });
             }
             let start = self.profile.is_some().then(Instant::now);
-            device.set_site(entry, number, &i.site);
+            device.set_site(entry, number, program.site(i));
             device.launch(i.kernel as usize, &operands, &dims, &coeffs);
             if let Some(start) = start {
                 // Of a device that works by itself, the time comes later.
@@ -575,7 +575,7 @@ impl Executor {
                 let broken = written.iter().find(|(_, (w, t))| !finite(w, t, &dims));
                 if let Some((n, _)) = broken {
                     return Err(RunError::NonFinite {
-                        site: i.site.clone(),
+                        site: program.site(i).to_string(),
                         tensor: tensor_name(manifest, e, i, *n),
                     });
                 }

@@ -246,9 +246,14 @@ fn contradictions_are_found_on_load() {
         );
     };
     fn instr<'a>(m: &'a mut Manifest, entry: &str, site: &str) -> &'a mut odec_program::Instr {
-        let e = m.program.entries.get_mut(entry).unwrap();
-        e.instrs.iter_mut().find(|i| i.site == site).unwrap()
+        let (e, site) = (
+            m.program.entries.get_mut(entry).unwrap(),
+            &support::at(site),
+        );
+        let at = |i: &&mut odec_program::Instr| m.program.sites[i.site as usize] == *site;
+        e.instrs.iter_mut().find(at).unwrap()
     }
+    broken(&|m| instr(m, "grad", "embed").site = 99);
     broken(&|m| m.program.maxima.batch = 0);
     broken(&|m| m.program.const_bytes = u64::MAX);
     broken(&|m| m.model.vocab = 0);
@@ -333,7 +338,8 @@ fn contradictions_are_found_on_load() {
         let i = instr(m, "grad", "d_logits");
         i.operands[2].row = 1 << 40;
         let e = &m.program.entries["grad"];
-        let at = e.instrs.iter().position(|i| i.site == "d_logits").unwrap();
+        let is = |i: &odec_program::Instr| *m.program.site(i) == support::at("d_logits");
+        let at = e.instrs.iter().position(is).unwrap();
         pieces(m, &[(at as u32, 1, 2)]);
     });
     broken(&|m| {
@@ -438,7 +444,9 @@ fn numbers_that_nobody_can_compute_with_are_refused() {
     // It walks over more rows than there are bytes, and would for ever.
     refused("a dimension is 35184372088832", &|m| {
         let loss = m.program.entries.get_mut("loss").unwrap();
-        let columns = loss.instrs.iter_mut().find(|i| i.site == "loss").unwrap();
+        let at =
+            |i: &&mut odec_program::Instr| m.program.sites[i.site as usize] == support::at("loss");
+        let columns = loss.instrs.iter_mut().find(at).unwrap();
         columns.dims[1] = Size::fixed(1 << 45);
     });
 }

@@ -6,6 +6,7 @@ use odec_program::kernel::*;
 use odec_program::manifest::*;
 use odec_program::optimizers::AdamW;
 use odec_program::schedules::Cosine;
+use odec_program::site::Sites;
 use odec_program::*;
 use odec_runtime::device::rng::Stream;
 use std::collections::BTreeMap;
@@ -27,9 +28,18 @@ const ROWS: Size = Size {
 };
 
 /// Collects kernels once each, and instructions.
+/// The site of a path outside of all steps.
+pub fn at(path: &str) -> Site {
+    Site {
+        path: path.into(),
+        ..Site::default()
+    }
+}
+
 #[derive(Default)]
 struct Maker {
     kernels: Vec<Kernel>,
+    sites: Sites,
 }
 
 impl Maker {
@@ -59,7 +69,7 @@ impl Maker {
             operands,
             dims: dims.to_vec(),
             coeffs: coeffs.to_vec(),
-            site: site.into(),
+            site: self.sites.number(&at(site)),
             guard: None,
         }
     }
@@ -557,6 +567,7 @@ pub fn manifest() -> Manifest {
         program: Program {
             maxima: Maxima::new(BATCH, CONTEXT),
             kernels: mk.kernels,
+            sites: mk.sites.list,
             entries,
             param_bytes: 2 * TABLE * 4,
             trained_bytes: 2 * TABLE * 4,
@@ -628,6 +639,7 @@ pub fn images() -> Manifest {
     let copies = m.program.kernels.len() as u32 - 1;
     let one = Maxima::new(BATCH, 1);
     (m.model.context, m.program.maxima) = (1, one);
+    let sites = &m.program.sites;
     let entries = &mut m.program.entries;
     entries.remove(&EntryId::Decode);
     entries.remove(&EntryId::Prepare);
@@ -642,8 +654,9 @@ pub fn images() -> Manifest {
                 false => io.shape = vec![Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)],
             }
         }
-        e.instrs.retain(|i| i.site != "d_embed");
-        for i in e.instrs.iter_mut().filter(|i| i.site == "embed") {
+        let is = |i: &Instr, path| sites[i.site as usize] == at(path);
+        e.instrs.retain(|i| !is(i, "d_embed"));
+        for i in e.instrs.iter_mut().filter(|i| is(i, "embed")) {
             i.kernel = copies;
             i.operands.remove(1);
             i.dims = vec![ROWS, Size::ONE];

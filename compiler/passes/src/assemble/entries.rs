@@ -16,6 +16,7 @@ use odec_graph::{Graph, TensorType};
 use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{Constant, Memory};
+use odec_program::site::{Pass, Site, Sites};
 use odec_program::{
     Coeff, Dim, Entry, EntryId, Instr, Io, Kept, Kernel, Maxima, Operand, ResultId, Size, Slot,
 };
@@ -52,6 +53,7 @@ pub(super) struct Maker<'a> {
     of_source: BTreeMap<String, u64>,
     kept: Vec<Kept>,
     pub(super) kernels: Kernels,
+    pub(super) sites: Sites,
     pub(super) memory: Vec<EntryMemory>,
 }
 
@@ -72,6 +74,7 @@ impl<'a> Maker<'a> {
             of_source: BTreeMap::new(),
             kept: vec![],
             kernels: Kernels::default(),
+            sites: Sites::default(),
             memory: vec![],
         }
     }
@@ -249,14 +252,18 @@ impl<'a> Maker<'a> {
             let ty = TensorType::real(shape);
             let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), self.table.real);
             let home = Placement::Fixed(Operand::at(Slot::Grads, p.offset));
-            let site = ResultId::Gradient(&p.path).to_string();
-            let b = code.buffer(site.clone(), self.table.real, ty.size(), home);
+            let name = ResultId::Gradient(&p.path).to_string();
+            let b = code.buffer(name.clone(), self.table.real, ty.size(), home);
             code.launches.push(Launch {
                 spec: KernelSpec::Rows(spec),
                 args: vec![b],
                 dims,
                 coeffs,
-                site,
+                site: Site {
+                    path: name,
+                    pass: Pass::Backward,
+                    ..Site::default()
+                },
                 guard: None,
                 held: None,
             });
@@ -325,7 +332,7 @@ impl<'a> Maker<'a> {
                     operands: l.args.iter().enumerate().map(operand).collect(),
                     dims: l.dims.clone(),
                     coeffs: l.coeffs.clone(),
-                    site: l.site.clone(),
+                    site: self.sites.number(&l.site),
                     guard: l.guard.or_else(|| in_place(l)).as_ref().map(place),
                 }
             })

@@ -110,6 +110,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     }
     let Maker {
         kernels,
+        sites,
         memory,
         prepared,
         cache,
@@ -119,6 +120,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         real,
         maxima: trained,
         kernels: kernels.list,
+        sites: sites.list,
         entries,
         param_bytes: table.bytes,
         trained_bytes: table.trained,

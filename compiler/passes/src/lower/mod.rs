@@ -11,7 +11,7 @@ pub use contract::Tiling;
 
 use crate::body::{self, Bound, dtype};
 use crate::facts::{kind, only};
-use crate::fuse::{Shape, Unit, Units, neighbourhood};
+use crate::fuse::{Shape, Unit, Units};
 use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
@@ -19,6 +19,7 @@ use odec_graph::{Graph, Value};
 use odec_program::kernel::{
     Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan, TopTokens,
 };
+use odec_program::site::{Site, speaker};
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -178,7 +179,7 @@ impl Lowering<'_> {
         coeffs: Vec<Coeff>,
         node: u32,
     ) {
-        let site = self.graph.node(node).site.to_string();
+        let site = self.graph.node(node).site.clone();
         self.code.launches.push(Launch {
             spec,
             args,
@@ -459,12 +460,9 @@ impl Lowering<'_> {
         Size { factor, ..rows }
     }
 
-    /// The member of a unit that names its place: the last in the step and evaluation that most members belong to.
+    /// The member of a unit that names its place.
     fn speaker(&self, nodes: &[u32]) -> u32 {
-        let place = |n: &u32| neighbourhood(&self.graph.node(*n).site);
-        let votes = |n: &u32| nodes.iter().filter(|m| place(m) == place(n)).count();
-        let most = nodes.iter().map(votes).max();
-        let speaker = nodes.iter().rev().find(|n| Some(votes(n)) == most);
-        *speaker.expect("units have members")
+        let sites: Vec<&Site> = nodes.iter().map(|n| &self.graph.node(*n).site).collect();
+        nodes[speaker(&sites)]
     }
 }

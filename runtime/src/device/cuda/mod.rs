@@ -26,7 +26,7 @@ use fit::Card;
 use graphs::{Graphs, Origin, Planned};
 use odec_program::gpu::{self, Shape};
 use odec_program::kernel::Signature;
-use odec_program::{Kernel, KernelSpec, Target};
+use odec_program::{Kernel, KernelSpec, Site, Target};
 use regions::Regions;
 use std::collections::VecDeque;
 use std::io;
@@ -134,7 +134,7 @@ pub enum CudaError {
 struct Sites(Vec<(String, Vec<Option<Rc<str>>>)>);
 
 impl Sites {
-    fn of(&mut self, entry: &str, instr: usize, site: &str) -> Rc<str> {
+    fn of(&mut self, entry: &str, instr: usize, site: &Site) -> Rc<str> {
         let known = self.0.iter().position(|(name, _)| name == entry);
         let known = known.unwrap_or_else(|| {
             self.0.push((entry.into(), vec![]));
@@ -351,7 +351,7 @@ impl<D: Driver> Device for CudaDevice<D> {
         all.map(time).collect()
     }
 
-    fn set_site(&mut self, entry: &str, instr: usize, site: &str) {
+    fn set_site(&mut self, entry: &str, instr: usize, site: &Site) {
         self.site = self.sites.of(entry, instr, site);
     }
 
