@@ -84,8 +84,9 @@ impl Order {
     }
 }
 
-/// Tiles of a contraction that are enough for any number of threads to share.
-pub const TILES: u64 = 64;
+/// Tiles of a contraction that are enough for threads to share: of one panel of rows, which is packed once for neighbours, and of several, each of
+/// which is packed anew for every group of columns.
+pub const TILES: [u64; 2] = [64, 16];
 
 /// How many pieces of its inner length a contraction sums apart, so that a small C has enough blocks. C has rows of `n` numbers for each of
 /// them, side by side: [m, parts · n].
@@ -204,7 +205,8 @@ impl Contract {
     pub fn columns(&self, m: u64, n: u64) -> u64 {
         let nr = u64::from(self.blocking.nr);
         let (rows, panels) = (m.div_ceil(self.blocking.mr.into()), n.div_ceil(nr));
-        (rows.saturating_mul(panels) / TILES).clamp(1, panels.max(1)) * nr
+        let tiles = TILES[usize::from(rows > 1)];
+        (rows.saturating_mul(panels) / tiles).clamp(1, panels.max(1)) * nr
     }
 
     /// Elements of scratch before the widened panels: one packed panel of A, mr × kc, plus a full register tile for ragged

@@ -193,20 +193,21 @@ impl<'a> Kernel<'a> {
     fn groups(&self, e: &mut Emitter, body: impl FnOnce(&mut Emitter, (Val, Val), (Val, Val))) {
         let (zero, one) = (e.int(0), e.int(1));
         let (rows, panels) = (e.div_ceil(self.m, self.mr()), e.div_ceil(self.n, self.nr()));
-        let tiles = e.int(TILES as i64);
+        // A launch has tiles only where there are rows.
+        let some = e.max(rows, one);
+        let alone = e.cmp(Cmp::Eq, some, one);
+        let [of_one, of_several] = TILES.map(|n| e.int(n as i64));
+        let tiles = e.select(alone, of_one, of_several);
         let group = e.mul(rows, panels);
         let group = e.div(group, tiles);
         let (group, most) = (e.max(group, one), e.max(panels, one));
         let group = e.min(group, most);
         let width = e.mul_int(group, self.nr());
         let (begin, end) = (e.begin(), e.end());
-        // A launch has tiles only where there are rows.
-        let some = e.max(rows, one);
         let (first, last) = (e.div(begin, some), e.add(end, some));
         let last = e.sub(last, one);
         let last = e.div(last, some);
         // Tiles of one panel of rows are neighbours, so its rows are packed once for all of them.
-        let alone = e.cmp(Cmp::Eq, some, one);
         let (tiles, behind) = (e.sub(end, begin), e.add(begin, one));
         let together = e.mul(tiles, width);
         let (together, last) = (
