@@ -1,6 +1,6 @@
 """The training step of odec beside PyTorch's, for the five systems.
 
-    bench.py ODEC [--systems a,b] [--precisions f32,bf16] [--rounds N] [--steps N] [--threads N] [--out DIR]
+    bench.py ODEC [--systems a,b] [--precisions f32,bf16] [--rounds N] [--steps N] [--tokens N] [--threads N] [--out DIR]
 
 Same mathematics (checked first: both must give the same loss from the same parameters), same shapes, whole training
 steps: forward, backward, clipping, AdamW. In bf16 PyTorch runs under `torch.autocast`, with parameters in f32 as odec has them.
@@ -10,7 +10,10 @@ are believed. The figure of a system is the median over rounds of
 
     (time of the faster PyTorch mode) / (time of odec)
 
-where a time is the median of a round's steps and the faster mode is the one with the smaller median over all rounds.
+where a time is the median of a round's steps, and the faster mode is the one with the smaller median over all rounds.
+
+After the steps, tokens of one text are read one by one, with keys and values kept: PyTorch's in buffers of a fixed size, under a
+mask where the reader is compiled, in bf16 with all of the model in bf16.
 
 PyTorch's MKL takes its AVX2 code on processors that are not Intel's, at half the speed it could have. What users get is the
 rival that counts, but on such machines a second pair is timed in f32 with `mkl_unlock.c` preloaded, and its ratio printed too.
@@ -29,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -138,6 +142,10 @@ class Odec:
     def timed(self, steps: int) -> dict[str, Any]:
         return json.loads(self.call("bench", self.artifact, "--steps", str(steps), "--warmup", "2", "--json"))
 
+    def token(self, tokens: int) -> float:
+        """Milliseconds per token of one text, read token by token: the median."""
+        return json.loads(self.call("bench", self.artifact, "--tokens", str(tokens), "--json"))["token_ms_median"]
+
     def probe(self) -> tuple[str, float]:
         """A file of random parameters and tokens, and odec's loss on it."""
         listed = json.loads(self.call("build", *self.source, "--emit", "params"))
@@ -175,26 +183,49 @@ def against(medians: dict[str, list[float]], modes: list[str]) -> dict[str, Any]
     return {"faster": faster, "ratios": ratios, "ratio": statistics.median(ratios)}
 
 
-def race(odec: Odec, rivals: dict[str, Torch], rounds: int, steps: int) -> dict[str, Any]:
-    """Interleaved rounds of one system."""
-    contestants = {"odec": lambda: odec.timed(steps)["step_ms"]}
-    for mode, rival in rivals.items():
-        contestants[mode] = lambda rival=rival: rival.ask(f"steps {steps}")["ms"]
+def race(contestants: dict[str, Callable[[], float]], rounds: int) -> dict[str, Any]:
+    """Interleaved rounds: what each contestant's milliseconds were, and odec's ratios to the others."""
     names = list(contestants)
     medians = {name: [] for name in names}
     for r in range(rounds):
         for name in names[r % len(names) :] + names[: r % len(names)]:
-            medians[name].append(statistics.median(contestants[name]()))
-    last = odec.timed(1)
+            medians[name].append(contestants[name]())
+    rivals = [name for name in names if name != "odec"]
     return {
         "round_ms": medians,
         "ms": {name: statistics.median(times) for name, times in medians.items()},
         "stock": against(medians, [mode for mode in rivals if not mode.endswith(UNLOCKED)]),
         "unlocked": against(medians, [mode for mode in rivals if mode.endswith(UNLOCKED)]),
+    }
+
+
+def of_steps(odec: Odec, rivals: dict[str, Torch], options: argparse.Namespace) -> dict[str, Any]:
+    """Training steps of all contestants, and the memory that these took."""
+    contestants = {"odec": lambda: statistics.median(odec.timed(options.steps)["step_ms"])}
+    for mode, rival in rivals.items():
+        contestants[mode] = lambda rival=rival: statistics.median(rival.ask(f"steps {options.steps}")["ms"])
+    result = race(contestants, options.rounds)
+    last = odec.timed(1)
+    result |= {
         "odec_peak_bytes": last["peak_resident_bytes"],
         "odec_planned_bytes": last["planned_bytes"],
         "odec_device": last["device"],
     }
+    for mode, rival in rivals.items():
+        last = rival.ask("steps 1")
+        result[f"{mode}_peak_bytes"] = last["peak_bytes"]
+        result[f"{mode}_import_bytes"] = last["import_bytes"]
+        result[f"{mode}_warm_up_s"] = rival.ready["warm_up_s"]
+    return result
+
+
+def of_tokens(odec: Odec, rivals: dict[str, Torch], options: argparse.Namespace) -> dict[str, Any]:
+    """Tokens of all contestants, read one by one."""
+    contestants = {"odec": lambda: odec.token(options.tokens)}
+    for mode, rival in rivals.items():
+        rival.ask("tokens 8 1")
+        contestants[mode] = lambda rival=rival: statistics.median(rival.ask(f"tokens {options.tokens} 1")["ms"])
+    return race(contestants, options.rounds)
 
 
 def unlocking(folder: Path) -> Path | None:
@@ -217,13 +248,8 @@ def run(binary: str, system: str, precision: str, options: argparse.Namespace, f
         for mode in (*MODES, *(mode + UNLOCKED for mode in MODES if unlock)):
             rivals[mode] = Torch(system, precision, mode, shape, options.threads, unlock)
         difference = check_same(odec, rivals["eager"], PRECISIONS[precision])
-        result = race(odec, rivals, options.rounds, options.steps)
+        result = of_steps(odec, rivals, options) | {"tokens": of_tokens(odec, rivals, options)}
         result |= {"system": system, "precision": precision, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
-        for mode, rival in rivals.items():
-            last = rival.ask("steps 1")
-            result[f"{mode}_peak_bytes"] = last["peak_bytes"]
-            result[f"{mode}_import_bytes"] = last["import_bytes"]
-            result[f"{mode}_warm_up_s"] = rival.ready["warm_up_s"]
         result["torch"] = rivals["eager"].ready["torch"]
         return result
     finally:
@@ -268,7 +294,12 @@ def table(results: list[dict[str, Any]]) -> str:
             f"{mib(r['odec_peak_bytes'])} ({mib(r['odec_planned_bytes'])})",
             *(mib(r[f"{mode}_peak_bytes"]) for mode in MODES),
         ))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    return aligned(rows)
+
+
+def aligned(rows: list[tuple[str, ...]]) -> str:
+    """Rows of a Markdown table, of which the second is its line."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     rows[1] = tuple("-" * width for width in widths)
     return "\n".join("| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows)
 
@@ -284,6 +315,17 @@ def mean(results: list[dict[str, Any]], precision: str) -> str:
     if stock is None:
         return ""
     return f"Geometric mean in {precision}: {stock}" + (f", with MKL unlocked {unlocked}" if unlocked else "") + ".\n"
+
+
+def token_table(results: list[dict[str, Any]]) -> str:
+    """Milliseconds per token as a Markdown table."""
+    head = ("one token", "precision", "odec ms", "eager ms", "compile ms", "faster PyTorch / odec (rounds)", "with MKL unlocked")
+    rows = [head, tuple("---" for _ in head)]
+    for r in results:
+        tokens = r["tokens"]
+        times = (f"{tokens['ms'][name]:.2f}" for name in ("odec", *MODES))
+        rows.append((r["system"], r["precision"], *times, verdict(tokens["stock"]), verdict(tokens["unlocked"])))
+    return aligned(rows)
 
 
 def processor() -> tuple[str, str]:
@@ -318,14 +360,15 @@ def main() -> int:
     parser.add_argument("--precisions", default=",".join(PRECISIONS), help="comma-separated (default: both)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=4, help="training steps per round and contestant")
+    parser.add_argument("--tokens", type=int, default=200, help="tokens per round and contestant, read one by one")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "benches" / "results")
     options = parser.parse_args()
     chosen = options.systems.split(",")
     precisions = options.precisions.split(",")
     unknown = [name for name in chosen if name not in SYSTEMS] + [name for name in precisions if name not in PRECISIONS]
-    if unknown or options.rounds < 1 or options.steps < 1:
-        parser.error(f"no such system or precision: {', '.join(unknown)}" if unknown else "--rounds and --steps start at 1")
+    if unknown or min(options.rounds, options.steps, options.tokens) < 1:
+        parser.error(f"no such system or precision: {', '.join(unknown)}" if unknown else "--rounds, --steps and --tokens start at 1")
     binary = str(Path(options.odec).resolve())
     others = occupied()
     if others > BUSY:
@@ -355,7 +398,7 @@ def main() -> int:
         f"{mib(results[0]['eager_import_bytes'])} MiB."
     )
     means = "".join(mean(results, precision) for precision in precisions)
-    text = f"{table(results)}\n\n{means}\n{conditions}\n"
+    text = f"{table(results)}\n\n{means}\n{token_table(results)}\n\n{conditions}\n"
     print(text)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "training_step.md").write_text(text, encoding="utf-8")

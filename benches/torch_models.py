@@ -8,6 +8,7 @@ That the mathematics is the same is checked by `bench.py` before it times anythi
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -53,6 +54,25 @@ class Norm(nn.Module):
         return F.rms_norm(x, self.gain.shape, self.gain, 1e-5)
 
 
+class Kept:
+    """Keys and values of the tokens so far, in buffers of a fixed size: a pair for each evaluation of attention, in the order in which these run.
+
+    `at` is the position of the token at hand as a tensor; `end`, if it is not 0, how many places are read, else all are, under the mask `seen`.
+    """
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], at: Tensor, seen: Tensor, end: int):
+        self.pairs = iter(zip(keys, values, strict=True))
+        self.at, self.seen, self.end = at, seen, end
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = next(self.pairs)
+        keys.index_copy_(2, self.at, k)
+        values.index_copy_(2, self.at, v)
+        if self.end:
+            return F.scaled_dot_product_attention(q, keys[:, :, : self.end], values[:, :, : self.end])
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=self.seen)
+
+
 class Attention(nn.Module):
     """The field `rmsnorm |> attention(heads, causal, rope)`: what is added to the state, not the new state."""
 
@@ -63,13 +83,13 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(shape.width, 3 * shape.width, bias=False)
         self.out = nn.Linear(shape.width, shape.width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, kept: Kept | None = None) -> Tensor:
         batch, tokens, width = x.shape
         qkv = self.qkv(self.norm(x)).view(batch, tokens, 3, self.heads, width // self.heads)
         qkv = qkv.permute(2, 0, 3, 1, 4)
         q, k = rotate(qkv[:2], cos, sin).unbind(0)
         v = qkv[2]
-        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        o = kept.attend(q, k, v) if kept else F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(o.transpose(1, 2).reshape(batch, tokens, width))
 
 
@@ -96,28 +116,28 @@ class Step(nn.Module):
         self.att = Attention(shape)
         self.ffn = Ffn(shape.width, shape.hidden)
 
-    def increment(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def increment(self, x: Tensor, cos: Tensor, sin: Tensor, kept: Kept | None) -> Tensor:
         """Φ(x) − x of the Lie–Trotter layer Φ."""
-        a = self.att(x, cos, sin)
+        a = self.att(x, cos, sin, kept)
         return a + self.ffn(x + a)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, kept: Kept | None = None) -> Tensor:
         if self.system == "prenorm":
-            x = x + self.att(x, cos, sin)
+            x = x + self.att(x, cos, sin, kept)
             return x + self.ffn(x)
         f = self.increment
-        k1 = f(x, cos, sin)
+        k1 = f(x, cos, sin, kept)
         if self.system == "rk2":
-            return torch.add(x, k1 + f(x + k1, cos, sin), alpha=0.5)
+            return torch.add(x, k1 + f(x + k1, cos, sin, kept), alpha=0.5)
         if self.system == "rk4":
-            k2 = f(torch.add(x, k1, alpha=0.5), cos, sin)
-            k3 = f(torch.add(x, k2, alpha=0.5), cos, sin)
-            k4 = f(x + k3, cos, sin)
+            k2 = f(torch.add(x, k1, alpha=0.5), cos, sin, kept)
+            k3 = f(torch.add(x, k2, alpha=0.5), cos, sin, kept)
+            k4 = f(x + k3, cos, sin, kept)
             return torch.add(x, torch.add(k1 + k4, k2 + k3, alpha=2.0), alpha=1.0 / 6.0)
         assert self.system == "iiet"
         y = x + k1
         for _ in range(3):
-            y = x + f(y, cos, sin)
+            y = x + f(y, cos, sin, kept)
         return y
 
 
@@ -130,9 +150,9 @@ class MacaronStep(nn.Module):
         self.att = Attention(shape)
         self.second = Ffn(shape.width, shape.hidden)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, kept: Kept | None = None) -> Tensor:
         x = torch.add(x, self.first(x), alpha=0.5)
-        x = x + self.att(x, cos, sin)
+        x = x + self.att(x, cos, sin, kept)
         return torch.add(x, self.second(x), alpha=0.5)
 
 
@@ -144,12 +164,12 @@ class PcformerStep(Step):
         self.b, self.alpha = nn.Parameter(torch.tensor([0.5])), nn.Parameter(torch.ones(1))
         self.beta = nn.Parameter(torch.zeros(4))
 
-    def forward(self, x: Tensor, past: list[Tensor], cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, past: list[Tensor], cos: Tensor, sin: Tensor, kept: Kept | None = None) -> Tensor:
         f, b = self.increment, self.b
-        k1 = f(x, cos, sin)
-        k2 = f(x + k1, cos, sin)
+        k1 = f(x, cos, sin, kept)
+        k2 = f(x + k1, cos, sin, kept)
         past.insert(0, k1)
-        x_next = x + self.alpha * f(x + b * ((1 - b) * k1 + k2), cos, sin)
+        x_next = x + self.alpha * f(x + b * ((1 - b) * k1 + k2), cos, sin, kept)
         for beta, k in zip(self.beta, past[:4], strict=False):
             x_next = torch.addcmul(x_next, beta, k)
         return x_next
@@ -160,6 +180,7 @@ class Decoder(nn.Module):
 
     def __init__(self, shape: Shape, system: str):
         super().__init__()
+        self.shape, self.system = shape, system
         self.embed = nn.Embedding(shape.vocab, shape.width)
         own = {"macaron": MacaronStep, "pcformer": PcformerStep}.get(system)
         make = (lambda: own(shape)) if own else (lambda: Step(shape, system))
@@ -176,6 +197,19 @@ class Decoder(nn.Module):
         x, past = self.embed(tokens), []
         for step in self.steps:
             x = step(x, past, self.cos, self.sin) if isinstance(step, PcformerStep) else step(x, self.cos, self.sin)
+        return F.linear(self.norm(x), self.embed.weight)
+
+    def buffers_for(self, batch: int, dtype: torch.dtype) -> list[Tensor]:
+        """Keys or values of so many texts, for each evaluation of attention."""
+        evaluations = {"rk2": 2, "pcformer": 3, "rk4": 4, "iiet": 4}.get(self.system, 1)
+        size = (batch, self.shape.heads, self.shape.context, self.shape.width // self.shape.heads)
+        return [torch.zeros(size, dtype=dtype) for _ in range(evaluations * self.shape.steps)]
+
+    def read(self, tokens: Tensor, cos: Tensor, sin: Tensor, kept: tuple[Any, ...]) -> Tensor:
+        """Logits after the tokens [batch, 1] at one position, of which cos and sin are; `kept` are the arguments of `Kept`."""
+        x, past, kept = self.embed(tokens), [], Kept(*kept)
+        for step in self.steps:
+            x = step(x, past, cos, sin, kept) if isinstance(step, PcformerStep) else step(x, cos, sin, kept)
         return F.linear(self.norm(x), self.embed.weight)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:

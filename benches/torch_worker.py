@@ -7,6 +7,8 @@ then answers every line on stdin with a line of JSON:
 
     steps N           runs N training steps (forward, backward, clipping to norm 1, AdamW), each on fresh random tokens:
                       {"ms": [N times], "loss": …, "peak_bytes": …, "import_bytes": …}
+    tokens N BATCH    reads BATCH texts token by token, N tokens each, with keys and values in buffers of a fixed size;
+                      in bf16 the whole model is bf16: {"ms": [N times]}
     loss FILE         takes parameters, `tokens` and `targets` from a safetensors file: {"loss": …}
 
 `peak_bytes` is the process's high-water mark since the warm-up, `import_bytes` what `import torch` alone held. End of
@@ -19,6 +21,7 @@ import time
 from typing import Any
 
 import torch
+import torch._inductor.config
 from safetensors.torch import load_file
 from torch_models import Decoder, Shape
 
@@ -38,7 +41,8 @@ class Trainer:
     def __init__(self, system: str, precision: str, mode: str, shape: Shape):
         torch.manual_seed(0)
         self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
-        self.shape = shape
+        self.shape, self.system, self.precision, self.mode = shape, system, precision, mode
+        self.readers: dict[int, Any] = {}
         self.model = Decoder(shape, system)
         self.matrices = [p for p in self.model.parameters() if p.ndim == 2]
         self.vectors = [p for p in self.model.parameters() if p.ndim != 2]
@@ -69,6 +73,27 @@ class Trainer:
         return {"ms": times, "loss": loss, "peak_bytes": status_bytes("VmHWM")}
 
     @torch.no_grad()
+    def read(self, tokens: int, batch: int) -> dict[str, Any]:
+        if batch not in self.readers:
+            dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
+            model = Decoder(self.shape, self.system).to(dtype).eval()
+            read = torch.compile(model.read, dynamic=False) if self.mode == "compile" else model.read
+            self.readers[batch] = (model, model.buffers_for(batch, dtype), model.buffers_for(batch, dtype), read)
+        model, keys, values, read = self.readers[batch]
+        places = torch.arange(self.shape.context)
+        times = []
+        for n in range(tokens):
+            position = n % self.shape.context
+            text = torch.randint(self.shape.vocab, (batch, 1))
+            start = time.perf_counter()
+            # Compiled code has shapes that do not change; eager code reads no more keys than there are.
+            end = 0 if self.mode == "compile" else position + 1
+            kept = (keys, values, places[position : position + 1].clone(), (places <= position)[None, None, None], end)
+            read(text, model.cos[position : position + 1].clone(), model.sin[position : position + 1].clone(), kept)
+            times.append((time.perf_counter() - start) * 1e3)
+        return {"ms": times}
+
+    @torch.no_grad()
     def loss_of(self, path: str) -> dict[str, Any]:
         tensors = load_file(path)
         tokens, targets = (tensors.pop(name).long() for name in ("tokens", "targets"))
@@ -81,6 +106,8 @@ def main() -> None:
     system, precision, mode, shape, threads = sys.argv[1:6]
     torch.set_num_threads(int(threads))
     torch.set_flush_denormal(True)
+    # Where no gradient is asked, weights are constants that the compiler may pack.
+    torch._inductor.config.freezing = True
     imported = status_bytes("VmRSS")
     trainer = Trainer(system, precision, mode, Shape(**json.loads(shape)))
     began = time.perf_counter()
@@ -93,7 +120,13 @@ def main() -> None:
     print(json.dumps(answer), flush=True)
     for line in sys.stdin:
         verb, argument = line.rstrip("\n").split(" ", 1)
-        answer = trainer.timed(int(argument)) if verb == "steps" else trainer.loss_of(argument)
+        match verb:
+            case "steps":
+                answer = trainer.timed(int(argument))
+            case "tokens":
+                answer = trainer.read(*map(int, argument.split()))
+            case _:
+                answer = trainer.loss_of(argument)
         print(json.dumps(answer | {"import_bytes": imported}), flush=True)
 
 
