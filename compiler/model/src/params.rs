@@ -137,8 +137,16 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
         t.evolves(spec, evolves, stage.sizes.width, sink)?;
     }
     let output = &spec.output;
-    let before = output.before.iter().flat_map(|l| l.params());
-    for p in before.chain(output.kind.params(spec.sizes)) {
+    let before: Vec<LayerParam> = output.before.iter().flat_map(|l| l.params()).collect();
+    let last = output.kind.params(spec.sizes);
+    if let Some(p) = last.iter().find(|p| before.iter().any(|b| b.path == p.path)) {
+        let message = format!("two parameters are called `{OUTPUT}.{}`", p.path);
+        let d = Diagnostic::error(codes::PARAMETER_COLLISION, output.span, message)
+            .label("one is the output's own, the other belongs to a layer before it");
+        sink.push(d.help("give its value a name in a layer: `layer scaled(x: value) { scale = linear(x)  return … }`"));
+        return None;
+    }
+    for p in before.into_iter().chain(last) {
         t.end(OUTPUT, p, "the output", (spec, output.span), sink)?;
     }
     Some(t.params)
