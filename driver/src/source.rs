@@ -5,7 +5,7 @@ use crate::fail::{Done, Failure};
 use crate::library::LIBRARY;
 use crate::terminal;
 use odec_compiler::codes;
-use odec_compiler::cost::{Cost, cost};
+use odec_compiler::cost::{Cost, of_assembled};
 use odec_compiler::model::sources::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::passes::budget::resolve;
@@ -317,7 +317,7 @@ impl Parsed {
     pub fn cost_of(&self, built: &Built, planned: &Assembled) -> Done<Cost> {
         let target = target("cpu", built.precision())?;
         let options = Options::of(target, built.real());
-        cost(built, &planned.manifest.program, options).map_err(Failure::internal)
+        of_assembled(built, planned, options).map_err(Failure::internal)
     }
 
     /// Finds the memory policy of a model that says a budget, for a target.

@@ -7,6 +7,7 @@
 
 use crate::window::{Through, Window};
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 
 /// Index of a node in its [`Body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -220,8 +221,27 @@ pub enum Expr {
     Random([ExprId; 4]),
 }
 
+/// By bits.
+impl Hash for Expr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Expr::Const(x) => x.to_bits().hash(state),
+            Expr::Uniform(n) => n.hash(state),
+            Expr::Load { operand, access } => (operand, access).hash(state),
+            Expr::RowIndex | Expr::ColIndex | Expr::Acc => {}
+            Expr::Unary(op, a) => (op, a).hash(state),
+            Expr::Binary(op, a, b) => (op, a, b).hash(state),
+            Expr::Fma(a, b, c) => (a, b, c).hash(state),
+            Expr::Select { cmp, a, b, t, f } => (cmp, a, b, t, f).hash(state),
+            Expr::Reduce(op, a) => (op, a).hash(state),
+            Expr::Random(of) => of.hash(state),
+        }
+    }
+}
+
 /// A DAG of scalar expressions in SSA order: operands come before their users.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Body {
     pub nodes: Vec<Expr>,

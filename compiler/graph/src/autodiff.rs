@@ -119,7 +119,7 @@ fn sweep(
         });
         let wrong = |what: String| DiffError::Rule {
             op: node.op.name(),
-            site: node.site.clone(),
+            site: (*node.site).clone(),
             what,
         };
         let derivatives = match rule {
@@ -127,7 +127,7 @@ fn sweep(
             Vjp::NotDifferentiable(reason) => {
                 return Err(DiffError::NotDifferentiable {
                     op: node.op.name(),
-                    site: node.site,
+                    site: (*node.site).clone(),
                     span: node.span,
                     reason,
                 });
@@ -157,7 +157,7 @@ fn plus(b: &mut Builder, sums: &mut Sums, x: Value, d: Value) -> Result<(), Type
         None => d,
         Some(earlier) => {
             let coeffs = vec![Exact::one(), Exact::one()];
-            b.push1(Combine { coeffs }, &[*earlier, d])?
+            b.push1(Combine::of(coeffs), &[*earlier, d])?
         }
     };
     sums.insert(x, sum);
@@ -199,7 +199,7 @@ fn passed(b: &mut Builder, flags: &Flags, s: &Solution, sums: &mut Sums) -> Resu
             None => Ok(*v),
             Some(d) => {
                 let coeffs = vec![Exact::one(), Exact::one()];
-                b.push1(Combine { coeffs }, &[*v, *d])
+                b.push1(Combine::of(coeffs), &[*v, *d])
             }
         });
         let each: Result<Vec<Value>, TypeError> = each.collect();
@@ -211,7 +211,7 @@ fn passed(b: &mut Builder, flags: &Flags, s: &Solution, sums: &mut Sums) -> Resu
 
 fn zero(b: &mut Builder, like: Value) -> Result<Value, TypeError> {
     let coeffs = vec![Exact::zero()];
-    b.push1(Combine { coeffs }, &[like])
+    b.push1(Combine::of(coeffs), &[like])
 }
 
 /// New nodes come from node `n`.
@@ -219,10 +219,10 @@ fn enter(b: &mut Builder, n: u32) {
     let node = b.graph().node(n);
     let site = Site {
         pass: Pass::Backward,
-        ..node.site.clone()
+        ..(*node.site).clone()
     };
     b.span = node.span;
-    b.site = site;
+    b.site = site.into();
 }
 
 /// Of some nodes, those that results depend on and that depend on what is differentiated by.

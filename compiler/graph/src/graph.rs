@@ -5,6 +5,7 @@
 //! knows that they infer types; the list of them is [`crate::ops`], where these types get their short names.
 
 use crate::op::{InferTypes, TypeError};
+use crate::shared::Shared;
 use crate::types::TensorType;
 use crate::value::Pair;
 use crate::value::Value;
@@ -21,7 +22,7 @@ pub struct Node<O> {
     pub operands: Vec<Value>,
     /// One per output.
     pub types: Vec<TensorType>,
-    pub site: Site,
+    pub site: Shared<Site>,
     pub span: Option<Span>,
 }
 
@@ -98,6 +99,32 @@ impl<O> Graph<O> {
     }
 }
 
+impl<O> Graph<O> {
+    /// The nodes that results depend on, numbered anew, without names or solutions: what a pass leaves.
+    pub fn without_dead(mut self) -> Graph<O> {
+        self.solutions.clear();
+        self.names.clear();
+        let live = self.live(self.outputs.iter().map(|(_, v)| *v));
+        if live.is_full() {
+            return self;
+        }
+        let mut next = 0;
+        let numbers: Vec<u32> = (0..self.nodes.len())
+            .map(|n| {
+                next += u32::from(live[n]);
+                next.saturating_sub(1)
+            })
+            .collect();
+        let mut old = 0..;
+        self.nodes
+            .retain(|_| old.next().is_some_and(|n: usize| live[n]));
+        let operands = self.nodes.iter_mut().flat_map(|n| &mut n.operands);
+        let read = operands.chain(self.outputs.iter_mut().map(|(_, v)| v));
+        read.for_each(|v| v.node = numbers[v.node as usize]);
+        self
+    }
+}
+
 impl<O: Clone> Graph<O> {
     /// The nodes that results depend on, and no solutions: a graph that is not differentiated.
     pub fn pruned(&self) -> Graph<O> {
@@ -159,7 +186,7 @@ impl<O> Visitable for Graph<O> {
 #[derive(Clone, Debug)]
 pub struct Builder<O> {
     pub(crate) graph: Graph<O>,
-    pub site: Site,
+    pub site: Shared<Site>,
     pub span: Option<Span>,
     /// Numbers of rows, where the linear maps of layers are computed for some rows only: those with 0 or more.
     pub rows: Option<Value>,
@@ -169,7 +196,7 @@ impl<O> Default for Builder<O> {
     fn default() -> Self {
         Builder {
             graph: Graph::default(),
-            site: Site::default(),
+            site: Shared::default(),
             span: None,
             rows: None,
         }
@@ -194,19 +221,37 @@ impl<O: InferTypes> Builder<O> {
         let op = op.into();
         let ins: Vec<TensorType> = operands.iter().map(|v| self.ty(*v).clone()).collect();
         let types = op.infer(&ins)?;
-        let ports = types.len() as u32;
-        let node = Node {
+        Ok(self.append(op, operands, types))
+    }
+
+    /// [`Builder::push`] of a node of another graph. On operands of its types it has its types, and none are inferred.
+    pub fn copy(
+        &mut self,
+        from: &Graph<O>,
+        node: &Node<O>,
+        operands: &[Value],
+    ) -> Result<Vec<Value>, TypeError>
+    where
+        O: Clone,
+    {
+        let mut both = node.operands.iter().zip(operands);
+        match both.all(|(old, new)| from.ty(*old) == self.ty(*new)) {
+            true => Ok(self.append(node.op.clone(), operands, node.types.clone())),
+            false => self.push(node.op.clone(), operands),
+        }
+    }
+
+    fn append(&mut self, op: O, operands: &[Value], types: Vec<TensorType>) -> Vec<Value> {
+        let (number, ports) = (self.graph.len(), types.len() as u32);
+        self.graph.nodes.push(Node {
             op,
             operands: operands.to_vec(),
             types,
             site: self.site.clone(),
             span: self.span,
-        };
-        let number = self.graph.len();
-        self.graph.nodes.push(node);
-        Ok((0..ports)
-            .map(|port| Value { node: number, port })
-            .collect())
+        });
+        let port = |port| Value { node: number, port };
+        (0..ports).map(port).collect()
     }
 
     /// [`Builder::push`] for ops with one result.

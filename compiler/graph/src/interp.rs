@@ -56,7 +56,7 @@ pub fn run(
             op => {
                 let ins: Vec<&Tensor> = node.operands.iter().map(|v| &values[v]).collect();
                 op.eval(&ins, &cx).map_err(|error| RunError::Op {
-                    site: Box::new(node.site.clone()),
+                    site: Box::new((*node.site).clone()),
                     span: node.span,
                     error,
                 })?

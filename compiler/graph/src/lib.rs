@@ -7,6 +7,8 @@
 //!
 //! - Graphs are never edited: a pass reads one and builds the next through [`Builder`], which infers types. Node
 //!   numbers are a topological order.
+//! - What nodes have alike (types, sites, coefficients) is shared (`shared.rs`): a pass copies numbers of operands, and infers the types of
+//!   a copy only where those of its operands change.
 //! - Every node carries its `Site` and the span it came from. The verifier runs after each pass in debug builds.
 //! - An op is one file and one line of `ops!`; its trait has no default methods, so a missing rule does not compile.
 //! - Coefficients of schemes are exact until an instruction is emitted. Only 0 and ±1 are structural.
@@ -55,6 +57,7 @@ pub mod op;
 pub mod ops;
 pub mod print;
 pub mod replay;
+mod shared;
 pub mod solve;
 pub mod svg;
 pub mod tensor;
@@ -70,6 +73,7 @@ pub use odec_exact as exact;
 pub use odec_exact::{Exact, ExactError};
 pub use op::{InferTypes, Kind, TypeError, TypeResult};
 pub use ops::{Builder, Graph, Node, Op, OpKind};
+pub use shared::Shared;
 pub use tensor::Tensor;
 pub use types::{Elem, TensorType};
 pub use value::Value;

@@ -23,14 +23,9 @@ pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> TypeResult {
     let (coeffs, xs): (Vec<Exact>, Vec<Value>) = kept.cloned().unzip();
     match (terms, &coeffs[..], &xs[..]) {
         // all coefficients are zero: the sum still has a type
-        ([(c, x), ..], [], _) => b.push1(
-            Combine {
-                coeffs: vec![c.clone()],
-            },
-            &[*x],
-        ),
+        ([(c, x), ..], [], _) => b.push1(Combine::of([c.clone()]), &[*x]),
         (_, [c], [x]) if c.is_one() => Ok(*x),
-        _ => b.push1(Combine { coeffs }, &xs),
+        _ => b.push1(Combine::of(coeffs), &xs),
     }
 }
 
@@ -228,16 +223,16 @@ pub fn per_head(
     if heads == 1 {
         return of(b, x);
     }
-    let mut to = b.ty(x).shape.clone();
+    let mut to = b.ty(x).shape.to_vec();
     let (rows, cols) = (to.len().saturating_sub(1), b.ty(x).cols());
     to.truncate(rows);
     to.extend([Dim::Fixed(heads), Dim::Fixed(cols / heads)]);
-    let split = b.push1(Reshape { to }, &[x])?;
+    let split = b.push1(Reshape::of(to), &[x])?;
     let made = of(b, split)?;
-    let (mut to, cols) = (b.ty(made).shape.clone(), b.ty(made).cols());
+    let (mut to, cols) = (b.ty(made).shape.to_vec(), b.ty(made).cols());
     to.truncate(rows);
     to.push(Dim::Fixed(heads * cols));
-    b.push1(Reshape { to }, &[made])
+    b.push1(Reshape::of(to), &[made])
 }
 
 /// Each head's columns of `x` times its own number in `by`, `[.., heads]`.
@@ -246,9 +241,9 @@ pub fn scale_heads(b: &mut Builder, x: Value, by: Value) -> TypeResult {
     let by = match heads {
         1 => by,
         _ => {
-            let mut to = b.ty(by).shape.clone();
+            let mut to = b.ty(by).shape.to_vec();
             to.push(Dim::Fixed(1));
-            b.push1(Reshape { to }, &[by])?
+            b.push1(Reshape::of(to), &[by])?
         }
     };
     per_head(b, x, heads, |b, x| b.push1(Mul, &[x, by]))
@@ -395,8 +390,8 @@ fn attend_to_others(
     }
     let side_by_side = queries.div_ceil(keys);
     let all = side_by_side * keys;
-    let shape = |tokens: u64, columns: u64| Reshape {
-        to: vec![Dim::Batch, Dim::Fixed(tokens), Dim::Fixed(columns)],
+    let shape = |tokens: u64, columns: u64| {
+        Reshape::of(vec![Dim::Batch, Dim::Fixed(tokens), Dim::Fixed(columns)])
     };
     let columns = b.ty(q).cols();
     let q = put_tokens(b, q, (0, all))?;
@@ -488,7 +483,7 @@ pub fn conv2d(b: &mut Builder, x: Value, window: Window, map: Affine) -> TypeRes
     let weight = b.push1(Transpose { rows, to }, &[map.weight])?;
     let x = b.push1(Windows { window }, &[x])?;
     let to = vec![Dim::Batch, Dim::Fixed(window.count()), Dim::Fixed(columns)];
-    let x = b.push1(Reshape { to }, &[x])?;
+    let x = b.push1(Reshape::of(to), &[x])?;
     affine(b, x, Affine { weight, ..map })
 }
 

@@ -4,7 +4,7 @@
 //! them is not copied. Solutions in between stay solutions. Derivatives go through the copies alone.
 
 use crate::autodiff::needed;
-use crate::graph::{Site, Solution};
+use crate::graph::Solution;
 use crate::op::TypeError;
 use crate::ops::Builder;
 use crate::solve::Pair;
@@ -31,10 +31,8 @@ pub fn replay(
         let node = b.graph().node(n).clone();
         let at = |v: &Value| map.get(v).copied().unwrap_or(*v);
         let operands: Vec<Value> = node.operands.iter().map(at).collect();
-        b.site = Site {
-            path: format!("{}.{part}", node.site.path),
-            ..node.site
-        };
+        b.site = node.site.clone();
+        b.site.path = format!("{}.{part}", node.site.path);
         b.span = node.span;
         let copies = b.push(node.op, &operands)?;
         for (port, copy) in copies.into_iter().enumerate() {

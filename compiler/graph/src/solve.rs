@@ -49,9 +49,7 @@ impl Builder {
     /// What an equation makes of its solution, with a gradient by the implicit function theorem: `pair.z` must have been cut off, by
     /// [`crate::ops::StopGradient`], and `pair.f` be made of it.
     pub fn solution(&mut self, pair: Pair, solver: Solver) -> Result<Vec<Value>, TypeError> {
-        let one = || Combine {
-            coeffs: vec![Exact::one()],
-        };
+        let one = || Combine::of([Exact::one()]);
         let outs: Result<Vec<Value>, TypeError> =
             pair.f.iter().map(|f| self.push1(one(), &[*f])).collect();
         let outs = outs?;

@@ -2,6 +2,7 @@
 
 use odec_program::{Access, Bindings, Dim, Size};
 use std::fmt;
+use std::sync::Arc;
 
 /// How a tensor lies in a wider one on row × column views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,17 +44,18 @@ pub enum Elem {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TensorType {
     pub elem: Elem,
-    pub shape: Vec<Dim>,
+    /// Shared by the types that are made of this one.
+    pub shape: Arc<[Dim]>,
 }
 
 impl TensorType {
-    pub fn real(shape: impl Into<Vec<Dim>>) -> TensorType {
+    pub fn real(shape: impl Into<Arc<[Dim]>>) -> TensorType {
         TensorType {
             elem: Elem::Real,
             shape: shape.into(),
         }
     }
-    pub fn index(shape: impl Into<Vec<Dim>>) -> TensorType {
+    pub fn index(shape: impl Into<Arc<[Dim]>>) -> TensorType {
         TensorType {
             elem: Elem::Index,
             shape: shape.into(),
@@ -116,9 +118,16 @@ impl TensorType {
         match self.shape[..] {
             _ if self.shape == full.shape => Some(Fit::Full),
             [] => Some(Fit::Scalar),
-            _ if self.shape == full.per_row().shape => Some(Fit::PerRow),
+            _ if self.is_per_row_of(full) => Some(Fit::PerRow),
             [Dim::Fixed(n)] if n == full.cols() && full.rank() > 1 => Some(Fit::PerColumn),
             _ => None,
+        }
+    }
+    /// Whether this is the shape of a number per row of `full`.
+    fn is_per_row_of(&self, full: &TensorType) -> bool {
+        match (&self.shape[..], &full.shape[..]) {
+            ([rows @ .., Dim::Fixed(1)], [all @ .., _]) => rows == all,
+            (own, all) => own.is_empty() && all.is_empty(),
         }
     }
     /// Why this is no type: an empty dimension, a symbolic last one, too many elements.
@@ -134,11 +143,14 @@ impl TensorType {
     }
     /// The same shape with `cols` columns.
     pub fn with_cols(&self, cols: u64) -> TensorType {
-        let mut t = self.clone();
-        if let Some(d) = t.shape.last_mut() {
-            *d = Dim::Fixed(cols);
+        let mut shape = self.shape.clone();
+        match shape.last() {
+            Some(last) if *last != Dim::Fixed(cols) => {
+                *Arc::make_mut(&mut shape).last_mut().expect("it has one") = Dim::Fixed(cols);
+            }
+            _ => {}
         }
-        t
+        TensorType { shape, ..*self }
     }
     /// The same shape with one column: a number per row.
     pub fn per_row(&self) -> TensorType {

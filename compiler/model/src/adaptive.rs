@@ -66,7 +66,7 @@ impl GraphBuilder<'_> {
         mut x: Value,
     ) -> Result<Value, BuildError> {
         let outside = e.outside();
-        b.site = outside.clone();
+        b.site = outside.clone().into();
         b.span = Some(e.span);
         let zero = number(b, Exact::zero())?;
         let mut clock = Clock {
@@ -76,7 +76,7 @@ impl GraphBuilder<'_> {
             accepted: zero,
         };
         for k in 0..e.unrolled.steps.len() {
-            b.site = outside.clone();
+            b.site = outside.clone().into();
             b.span = Some(e.span);
             let near = [
                 (Exact::ratio(101, 100), clock.h),
@@ -107,7 +107,7 @@ impl GraphBuilder<'_> {
             let sums = b.push1(SumCols, &[scaled])?;
             let mean = nn::mean_rows(b, sums)?;
             let mean = nn::combine(b, &[(Exact::ratio(1, cols), mean)])?;
-            b.site = outside.clone();
+            b.site = outside.clone().into();
             let accept = clock.decide(b, a, (h, mean), region)?;
             b.site.step = Some(k as u32);
             x = hold(b, accept, made, x)?;

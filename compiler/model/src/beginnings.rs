@@ -152,7 +152,8 @@ impl Beginning {
         let mut value = self.input.value();
         if self.is_fixed() {
             let context = self.input.context();
-            value.ty.shape[1] = Dim::Fixed(context);
+            let shape = std::sync::Arc::make_mut(&mut value.ty.shape);
+            shape[1] = Dim::Fixed(context);
         }
         match self.label.is_empty() {
             true => value,

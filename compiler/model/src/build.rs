@@ -164,7 +164,8 @@ fn loss_in<'s>(
     b.site = Site {
         path: "loss".into(),
         ..Site::default()
-    };
+    }
+    .into();
     b.span = None;
     let targets = b.push1(spec.output.kind.targets(spec.sizes), &[])?;
     model.shares(b)?;

@@ -61,7 +61,8 @@ impl GraphBuilder<'_> {
             evolve: e.label.clone(),
             path: decider.leaf.name.clone(),
             ..Site::default()
-        };
+        }
+        .into();
         let prefix = decider_path(e, decider);
         for p in layer.params() {
             self.param(b, &format!("{prefix}.{}", p.path))?;
@@ -82,7 +83,8 @@ impl GraphBuilder<'_> {
             step,
             path: decider.leaf.name.clone(),
             ..Site::default()
-        };
+        }
+        .into();
         b.span = Some(decider.leaf.span);
         let missing = || BuildError::Missing(format!("the field `{}`", decider.leaf.name));
         let layer = decider.layer.as_ref().ok_or_else(missing)?;

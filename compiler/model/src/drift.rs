@@ -94,7 +94,8 @@ impl GraphBuilder<'_> {
                 evolve: e.label.clone(),
                 path: "drift".into(),
                 ..Site::default()
-            };
+            }
+            .into();
             for k in 1..e.steps as usize {
                 self.timed = Timed::default();
                 for [before, now] in e.moves(k) {

@@ -21,7 +21,7 @@ impl<'s> GraphBuilder<'s> {
         b: &mut Builder,
         begin: &Beginning,
     ) -> Result<Value, BuildError> {
-        b.site = site(&begin.path());
+        b.site = site(&begin.path()).into();
         b.span = Some(begin.embed.span);
         let input = b.push1(begin.value(), &[])?;
         self.input = Some(input);
@@ -43,7 +43,7 @@ impl<'s> GraphBuilder<'s> {
         (begin, stage): (&Beginning, &Stage),
         input: Value,
     ) -> Result<Value, BuildError> {
-        b.site = site(&stage.path);
+        b.site = site(&stage.path).into();
         b.span = Some(stage.embed.span);
         self.sizes = stage.sizes;
         let path = match stage.embed.tied {
@@ -80,7 +80,7 @@ impl<'s> GraphBuilder<'s> {
         mut x: Value,
     ) -> Result<Value, BuildError> {
         let spec = self.spec;
-        b.site = site(OUTPUT);
+        b.site = site(OUTPUT).into();
         b.span = Some(spec.output.span);
         let mut scope = self.below(OUTPUT);
         if let Some(before) = &spec.output.before {

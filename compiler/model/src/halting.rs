@@ -118,7 +118,7 @@ impl GraphBuilder<'_> {
                     choose(b, open, made, x)?
                 }
                 Some(open) => {
-                    b.site = outside.clone();
+                    b.site = outside.clone().into();
                     b.span = Some(e.span);
                     let any = nn::mean_rows(b, open)?;
                     let whether = Perhaps {
@@ -133,7 +133,7 @@ impl GraphBuilder<'_> {
                 true => Some(self.decision(b, e, (&halt.field, Some(k as u32)), x)?),
                 false => None,
             };
-            b.site = outside.clone();
+            b.site = outside.clone().into();
             b.span = Some(e.span);
             let (mut tokens, sum) = match found.take() {
                 None => (Tokens::new(b, x)?, None),
@@ -150,7 +150,7 @@ impl GraphBuilder<'_> {
         }
         let missing = || BuildError::Missing("a step".into());
         let (tokens, sum) = found.ok_or_else(missing)?;
-        b.site = outside;
+        b.site = outside.into();
         b.span = Some(e.span);
         let made = self.over_tokens(b, tokens.made)?;
         let made = nn::mean_rows(b, made)?;

@@ -115,7 +115,7 @@ impl GraphBuilder<'_> {
             let to = b.ty(weight).shape.clone();
             let update = match b.ty(update) == b.ty(weight) {
                 true => update,
-                false => b.push1(Reshape { to }, &[update])?,
+                false => b.push1(Reshape::of(to), &[update])?,
             };
             nn::combine(b, &[(Exact::one(), weight), (Exact::one(), update)])
         })

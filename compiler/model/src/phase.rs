@@ -50,7 +50,7 @@ impl GraphBuilder<'_> {
             path,
             ..Site::default()
         };
-        b.site = site.clone();
+        b.site = site.clone().into();
         b.site.path = "scheme".into();
         let mut symbols = BTreeMap::new();
         for l in &e.learned(at) {

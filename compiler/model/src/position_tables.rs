@@ -41,7 +41,7 @@ impl GraphBuilder<'_> {
             path: "rotary".into(),
             ..Site::default()
         };
-        let site = std::mem::replace(&mut b.site, outside);
+        let site = std::mem::replace(&mut b.site, outside.into());
         let made = nn::rotary(b, self.sizes.context, (head, base), turns);
         let made = made.and_then(|r| {
             Ok(nn::Rotary {

@@ -129,7 +129,7 @@ impl GraphBuilder<'_> {
             return self.known(b, e, r.mean, x);
         }
         let outside = e.outside();
-        b.site = outside.clone();
+        b.site = outside.clone().into();
         b.span = Some(e.span);
         let drawn = Input {
             name: depth::input(&e.label),
@@ -147,7 +147,7 @@ impl GraphBuilder<'_> {
                 x = self.phase(b, e, (at, program), x, pass)?.0;
                 continue;
             };
-            b.site = outside.clone();
+            b.site = outside.clone().into();
             b.span = Some(e.span);
             let exceeds = |b: &mut Builder, than: u64| {
                 let than = than.try_into().unwrap_or(u32::MAX);

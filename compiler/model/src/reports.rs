@@ -219,7 +219,8 @@ impl Layers<'_, '_> {
                 step: Some(k as u32),
                 path: format!("report.{}", report.name.name),
                 ..Site::default()
-            };
+            }
+            .into();
             b.span = Some(report.span);
             let reads = report.reads.get(self.number).ok_or_else(missing)?;
             let mut read = Read {

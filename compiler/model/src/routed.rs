@@ -213,7 +213,7 @@ impl GraphBuilder<'_> {
             let change = b.push1(Mul, &[turn.gate, change])?;
             x = plus(b, from, change)?;
         }
-        b.site = e.outside();
+        b.site = e.outside().into();
         b.span = Some(e.span);
         let ones: Vec<(Exact, Value)> = turns.iter().map(|t| (Exact::one(), t.taking)).collect();
         let made = nn::combine(b, &ones)?;
@@ -237,7 +237,7 @@ impl GraphBuilder<'_> {
             let made = self.whole(b, e, at, x, kept)?;
             return Ok(choose(b, taking, made, x)?);
         }
-        b.site = e.outside();
+        b.site = e.outside().into();
         b.span = Some(e.span);
         let any = nn::mean_rows(b, taking)?;
         let whether = Perhaps {
@@ -257,7 +257,7 @@ impl GraphBuilder<'_> {
         x: Value,
     ) -> Result<Vec<Turn>, BuildError> {
         let logits = self.decision(b, e, (&router.field, None), x)?;
-        b.site = e.outside();
+        b.site = e.outside().into();
         b.span = Some(e.span);
         let number = b.push1(ArgTop { rank: 0 }, &[logits])?;
         let cols = e.steps;
@@ -299,7 +299,7 @@ impl GraphBuilder<'_> {
         let scores = self.decision(b, e, (&router.field, step), x);
         b.rows = None;
         let scores = scores?;
-        b.site = e.outside();
+        b.site = e.outside().into();
         b.span = Some(e.span);
         let (from, cols) = (k as u64, 1);
         let score = b.push1(Slice { from, cols }, &[scores])?;

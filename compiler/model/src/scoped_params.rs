@@ -72,7 +72,7 @@ impl Weights for ScopedParams<'_, '_> {
     fn mask(&mut self, b: &mut Builder, number: u32) -> Result<Option<(u32, Value)>, TypeError> {
         let place = Site {
             evaluation: None,
-            ..b.site.clone()
+            ..(*b.site).clone()
         };
         self.model.mask(b, format!("{place} {number}"))
     }

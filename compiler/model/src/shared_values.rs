@@ -18,7 +18,8 @@ impl GraphBuilder<'_> {
                 b.site = Site {
                     path: "positions".into(),
                     ..Site::default()
-                };
+                }
+                .into();
                 self.sinusoids(b)?;
             }
             self.decider_params(b, e)?;
@@ -29,7 +30,8 @@ impl GraphBuilder<'_> {
                         evolve: e.label.clone(),
                         path: "scheme".into(),
                         ..Site::default()
-                    };
+                    }
+                    .into();
                     self.param(b, &learned_path(e, &l, Phase::Start))?;
                 }
             }
@@ -46,7 +48,8 @@ impl GraphBuilder<'_> {
                             evolve: e.label.clone(),
                             path: field_name(e, program, field, 0),
                             ..Site::default()
-                        };
+                        }
+                        .into();
                         let prefix = field_path(e, program, field, 0, Phase::Start);
                         for p in layer.params() {
                             self.param(b, &format!("{prefix}.{}", p.path))?;

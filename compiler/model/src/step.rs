@@ -101,7 +101,7 @@ impl Place<'_> {
         let mut evaluation = 0;
         let mut solves = Solves::default();
         for instr in &program.instrs {
-            b.site = self.site.clone();
+            b.site = self.site.clone().into();
             b.span = self.span;
             values.push(match instr {
                 Instr::Combine(c) => coefficients.combine(b, c, &values)?,
@@ -180,7 +180,7 @@ impl Place<'_> {
                 }
             });
         }
-        b.site = self.site.clone();
+        b.site = self.site.clone().into();
         b.span = self.span;
         for (name, v) in &program.keeps {
             let entries = kept.entry(name.clone()).or_default();

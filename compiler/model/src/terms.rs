@@ -167,7 +167,8 @@ impl GraphBuilder<'_> {
                 step: Some(k as u32),
                 path: term.name().into(),
                 ..Site::default()
-            };
+            }
+            .into();
             let mut rows = term.step(self, b, &step)?;
             for v in &mut rows {
                 *v = self.over_targets(b, *v)?;

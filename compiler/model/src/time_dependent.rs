@@ -322,7 +322,7 @@ impl GraphBuilder<'_> {
         let value = b.part(TIME, |b| {
             let more = match shape.is_empty() {
                 true => b.push1(SumRows, &[row])?,
-                false => b.push1(Reshape { to: shape }, &[row])?,
+                false => b.push1(Reshape::of(shape), &[row])?,
             };
             nn::combine(b, &[(Exact::one(), own), (Exact::one(), more)])
         })?;

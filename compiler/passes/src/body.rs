@@ -4,7 +4,7 @@
 //! it reads and writes and its launch coefficients. Operands are numbered in the order in which the body first
 //! reads them, so that equal computations make equal kernels wherever they stand. Leaves grouping to `fuse`.
 
-use super::facts::{Domain, kind, only, pointwise_access};
+use super::facts::{Domain, Facts, Role, kind, only, pointwise_access};
 use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Elem;
 use odec_graph::{Graph, TensorType, Value};
@@ -47,6 +47,7 @@ pub fn dtype(ty: &TensorType, real: DType) -> DType {
 }
 
 struct Writer<'a> {
+    facts: &'a Facts<'a>,
     graph: &'a Graph,
     domain: Domain,
     real: DType,
@@ -57,9 +58,10 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(graph: &'a Graph, domain: Domain, real: DType) -> Writer<'a> {
+    fn new(facts: &'a Facts<'a>, domain: Domain, real: DType) -> Writer<'a> {
         Writer {
-            graph,
+            facts,
+            graph: facts.graph(),
             domain,
             real,
             body: Body::default(),
@@ -84,7 +86,9 @@ impl<'a> Writer<'a> {
         if let Some(e) = self.made.get(&v) {
             return Ok(*e);
         }
-        if let Kind::Scalar(c) = kind(self.graph, v.node) {
+        if *self.facts.role(v.node) == Role::Scalar
+            && let Kind::Scalar(c) = kind(self.graph, v.node)
+        {
             return Ok(Scalars {
                 body: &mut self.body,
                 coeffs: &mut self.coeffs,
@@ -151,13 +155,14 @@ impl<'a> Writer<'a> {
 
 /// One kernel for a row group that writes the values in `stored`.
 pub fn rows(
-    graph: &Graph,
+    facts: &Facts,
     nodes: &[u32],
     domain: Domain,
     stored: Vec<Value>,
     real: DType,
 ) -> Result<Bound<Rows>, BodyError> {
-    let mut w = Writer::new(graph, domain, real);
+    let graph = facts.graph();
+    let mut w = Writer::new(facts, domain, real);
     for n in nodes {
         w.node(*n)?;
     }
@@ -202,15 +207,16 @@ pub fn rows(
 
 /// The kernel of a sum over rows; `nodes` ends with the sum, the maps before it are computed inside.
 pub fn columns(
-    graph: &Graph,
+    facts: &Facts,
     nodes: &[u32],
     accumulate: bool,
     real: DType,
 ) -> Result<Bound<Columns>, BodyError> {
     let (sum, maps) = nodes.split_last().expect("a sum over rows has a node");
+    let graph = facts.graph();
     let ty = graph.ty(graph.node(*sum).operands[0]);
     let mut w = Writer::new(
-        graph,
+        facts,
         Domain {
             rows: ty.rows(),
             cols: ty.cols(),

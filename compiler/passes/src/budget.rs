@@ -29,7 +29,7 @@ pub fn resolve(
     };
     let model = Model::new(built, "");
     let arena = |memory| match gradient(&model, options, memory) {
-        Ok(entry) => Ok(entry.map_or(0, |e| e.arena_bytes)),
+        Ok(made) => Ok(made.map_or(0, |(entry, _)| entry.arena_bytes)),
         // Too large to be planned.
         Err(AssembleError::Plan { .. }) => Ok(u64::MAX),
         Err(e) => Err(e),

@@ -12,6 +12,7 @@
 //! register of a tile.
 
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
+use super::spec::Specs;
 use odec_program::expr::{ColMap, Expr, RowMap, UnaryOp};
 use odec_program::gpu::tensor;
 use odec_program::kernel::{Epilogue, KernelSpec, Rows};
@@ -29,8 +30,9 @@ const FIRST: usize = 2;
 pub fn fuse_epilogues(mut code: LaunchList) -> LaunchList {
     let mut uses = uses(&code);
     let mut gone = BTreeSet::new();
+    let mut specs = Specs::default();
     for map in 0..code.launches.len() {
-        let Some((at, launch)) = joined(&code, &uses, map) else {
+        let Some((at, launch)) = joined(&code, &uses, &mut specs, map) else {
             continue;
         };
         for i in [at, map] {
@@ -64,9 +66,14 @@ fn uses(code: &LaunchList) -> Vec<Uses> {
 }
 
 /// What a map and a contraction become, and the contraction's place.
-fn joined(code: &LaunchList, uses: &[Uses], map: usize) -> Option<(usize, Launch)> {
+fn joined(
+    code: &LaunchList,
+    uses: &[Uses],
+    specs: &mut Specs,
+    map: usize,
+) -> Option<(usize, Launch)> {
     let after = &code.launches[map];
-    let KernelSpec::Rows(k) = &after.spec else {
+    let KernelSpec::Rows(k) = &*after.spec else {
         return None;
     };
     let (out, inputs) = after.args.split_last()?;
@@ -93,7 +100,8 @@ fn joined(code: &LaunchList, uses: &[Uses], map: usize) -> Option<(usize, Launch
     if !inputs.iter().enumerate().all(known) || !free_from(code, uses, *out, (at, map)) {
         return None;
     }
-    with_epilogue(&code.launches[at], after, k, arg).map(|launch| (at, launch))
+    let launch = with_epilogue(&code.launches[at], after, specs, k, arg)?;
+    Some((at, launch))
 }
 
 /// What an epilogue may contain: nothing of other elements, and nothing that depends on where in the whole a row is.
@@ -140,8 +148,14 @@ fn free_from(code: &LaunchList, uses: &[Uses], b: BufferId, (from, to): (usize, 
 }
 
 /// A contraction with a map as its epilogue; argument `sum` of the map is its result.
-fn with_epilogue(before: &Launch, after: &Launch, k: &Rows, sum: usize) -> Option<Launch> {
-    let KernelSpec::Contract(c) = &before.spec else {
+fn with_epilogue(
+    before: &Launch,
+    after: &Launch,
+    specs: &mut Specs,
+    k: &Rows,
+    sum: usize,
+) -> Option<Launch> {
+    let KernelSpec::Contract(c) = &*before.spec else {
         return None;
     };
     let bare = !c.accumulate && !c.a_transposed && c.epilogue.is_none() && before.held.is_none();
@@ -172,7 +186,7 @@ fn with_epilogue(before: &Launch, after: &Launch, k: &Rows, sum: usize) -> Optio
         value,
     });
     Some(Launch {
-        spec: KernelSpec::Contract(c),
+        spec: specs.of(KernelSpec::Contract(c)),
         args,
         coeffs: after.coeffs.clone(),
         ..before.clone()

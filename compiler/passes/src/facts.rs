@@ -7,6 +7,7 @@ use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TensorType, Value};
 use odec_program::expr::{ColMap, Expr};
 use odec_program::{Access, Body, Size};
+use std::cell::OnceCell;
 
 /// Rows and columns that a row kernel runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,37 +57,61 @@ impl Role {
 
 /// Per-node answers, indexed by node number.
 #[derive(Clone, Debug)]
-pub struct Facts {
-    pub roles: Vec<Role>,
-    /// Nodes that read any result of a node, one entry per operand, rising.
-    pub users: Vec<Vec<u32>>,
+pub struct Facts<'g> {
+    graph: &'g Graph,
+    /// Found where they are asked for.
+    roles: Vec<OnceCell<Role>>,
+    /// Nodes that read any result of a node, one entry per operand, rising: those of node n end where those of n + 1 begin.
+    users: Vec<u32>,
+    begin: Vec<u32>,
     /// Whether some result of a node is a result of the graph.
     pub is_output: Vec<bool>,
 }
 
-impl Facts {
-    pub fn new(graph: &Graph) -> Facts {
+impl<'g> Facts<'g> {
+    pub fn new(graph: &'g Graph) -> Facts<'g> {
         let n = graph.len() as usize;
-        let (mut users, mut is_output) = (vec![Vec::new(); n], vec![false; n]);
-        for (i, node) in graph.nodes() {
-            node.operands
-                .iter()
-                .for_each(|v| users[v.node as usize].push(i));
+        let mut is_output = vec![false; n];
+        let reads = || {
+            let nodes = graph.nodes();
+            nodes.flat_map(|(i, node)| node.operands.iter().map(move |v| (i, v.node as usize)))
+        };
+        let mut begin = vec![0; n + 1];
+        reads().for_each(|(_, of)| begin[of + 1] += 1);
+        for i in 0..n {
+            begin[i + 1] += begin[i];
+        }
+        let mut next = begin.clone();
+        let mut users = vec![0; begin[n] as usize];
+        for (user, of) in reads() {
+            users[next[of] as usize] = user;
+            next[of] += 1;
         }
         graph
             .outputs()
             .iter()
             .for_each(|(_, v)| is_output[v.node as usize] = true);
-        let roles = (0..graph.len()).map(|i| role(graph, i)).collect();
         Facts {
-            roles,
+            graph,
+            roles: vec![OnceCell::new(); n],
             users,
+            begin,
             is_output,
         }
     }
 
+    pub fn graph(&self) -> &'g Graph {
+        self.graph
+    }
+
     pub fn role(&self, node: u32) -> &Role {
-        &self.roles[node as usize]
+        self.roles[node as usize].get_or_init(|| role(self.graph, node))
+    }
+
+    /// Nodes that read any result of a node, one entry per operand, rising.
+    pub fn users(&self, node: u32) -> &[u32] {
+        let ends = &self.begin[node as usize..][..2];
+        &self.users[ends[0] as usize..ends[1] as usize]
     }
 
     pub fn rows(&self, node: u32) -> Option<&RowFacts> {
@@ -106,7 +131,7 @@ impl Facts {
 
     /// How often a node's results are used, results of the graph included.
     pub fn uses(&self, node: u32) -> usize {
-        self.users[node as usize].len() + self.is_output[node as usize] as usize
+        self.users(node).len() + self.is_output[node as usize] as usize
     }
 }
 

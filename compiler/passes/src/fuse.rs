@@ -17,7 +17,7 @@ use odec_grammar::work;
 use odec_graph::ops::OpKind;
 use odec_graph::ops::matmul::Layout;
 use odec_graph::{Graph, Node, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 /// Most operands of a fused kernel, inputs and outputs.
 pub const MAX_OPERANDS: usize = 24;
@@ -64,17 +64,17 @@ pub struct Units {
 
 /// Cuts a graph into launches. Where contractions can store their results in bf16 (`halves`), the rounding of one that nothing else reads is
 /// left to it, and not joined with other maps.
-pub fn fuse(graph: &Graph, fusion: Fusion, halves: bool) -> Units {
-    let facts = Facts::new(graph);
-    let chains = Chains::new(graph, &facts);
+pub fn fuse(facts: &Facts, fusion: Fusion, halves: bool) -> Units {
+    let graph = facts.graph();
+    let chains = Chains::new(graph, facts);
     let producers = match fusion {
-        Fusion::On | Fusion::Rows => ProducerFusion::new(graph, &facts, &chains),
+        Fusion::On | Fusion::Rows => ProducerFusion::new(graph, facts, &chains),
         Fusion::Off => ProducerFusion::default(),
     };
-    let guards = Predication::new(graph, &facts);
-    let mut state = State::new(graph, &facts, &guards, &chains, &producers);
+    let guards = Predication::new(graph, facts);
+    let mut state = State::new(graph, facts, &guards, &chains, &producers);
     if halves && fusion == Fusion::On {
-        state.apart = roundings_of_products(graph, &facts, &chains);
+        state.apart = roundings_of_products(graph, facts, &chains);
     }
     if fusion != Fusion::Off {
         state.join_all();
@@ -86,14 +86,14 @@ pub fn fuse(graph: &Graph, fusion: Fusion, halves: bool) -> Units {
             let nodes = producers.with_members(&state.groups.members[g]);
             let last = *nodes.last().expect("groups in the order have members");
             let shape = match facts.rows(last) {
-                Some(_) => Shape::Rows(domain_of(&facts, &nodes)),
+                Some(_) => Shape::Rows(domain_of(facts, &nodes)),
                 None => Shape::Single,
             };
             Unit { nodes, shape }
         })
         .collect();
     let stored = graph.outputs().iter().map(|(_, v)| facts.behind(graph, *v));
-    let mut stored: BTreeSet<Value> = stored.collect();
+    let mut stored: Vec<Value> = stored.collect();
     for unit in &in_order {
         let operands = unit.nodes.iter().flat_map(|n| &graph.node(*n).operands);
         let outside = operands.filter(|v| unit.nodes.binary_search(&v.node).is_err());
@@ -101,6 +101,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion, halves: bool) -> Units {
     }
     let made = |n: &u32| facts.rows(*n).is_some();
     stored.extend(guards.flags().into_iter().filter(made).map(only));
+    let stored: BTreeSet<Value> = stored.into_iter().collect();
     debug_assert!(
         in_order.iter().all(|unit| unit.shape == Shape::Single
             || unit.nodes.iter().any(|n| stored.contains(&only(*n)))),
@@ -148,7 +149,7 @@ fn roundings_of_products(graph: &Graph, facts: &Facts, chains: &Chains) -> BTree
 
 struct State<'a> {
     graph: &'a Graph,
-    facts: &'a Facts,
+    facts: &'a Facts<'a>,
     guards: &'a Predication,
     groups: Groups,
     /// What is not joined with anything.
@@ -157,7 +158,7 @@ struct State<'a> {
 
 /// A number for the neighbourhood of each node.
 fn places(graph: &Graph) -> Vec<u32> {
-    let mut known = BTreeMap::new();
+    let mut known = HashMap::new();
     let sites = graph.nodes().map(|(_, node)| node.site.neighbourhood());
     sites
         .map(|place| {
@@ -170,7 +171,7 @@ fn places(graph: &Graph) -> Vec<u32> {
 impl<'a> State<'a> {
     fn new(
         graph: &'a Graph,
-        facts: &'a Facts,
+        facts: &'a Facts<'a>,
         guards: &'a Predication,
         chains: &Chains,
         producers: &ProducerFusion,
@@ -218,7 +219,7 @@ impl<'a> State<'a> {
         }
         let near = places(graph);
         // Readers so far of each node, by place.
-        let mut readers: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+        let mut readers: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
         for n in 0..self.graph.len() {
             let node = graph.node(n);
             for v in node.operands.iter().filter(|_| facts.rows(n).is_some()) {
@@ -273,14 +274,15 @@ impl<'a> State<'a> {
     /// that is computed here, within the limits.
     fn fits(&self, a: GroupId, b: GroupId) -> bool {
         let (a, b) = (&self.groups.members[a], &self.groups.members[b]);
-        let nodes: BTreeSet<u32> = a.iter().chain(b).copied().collect();
+        let mut nodes = [&a[..], b].concat();
+        nodes.sort_unstable();
+        let has = |n: u32| nodes.binary_search(&n).is_ok();
         let rows = |n: &u32| {
             self.facts
                 .rows(*n)
                 .expect("members of row groups are row ops")
         };
-        let list: Vec<u32> = nodes.iter().copied().collect();
-        let domain = domain_of(self.facts, &list);
+        let domain = domain_of(self.facts, &nodes);
         let same = |n: &u32| {
             let r = rows(n);
             let narrow = r.domain.cols == 1 && !r.reduces && !r.indexes;
@@ -290,7 +292,7 @@ impl<'a> State<'a> {
             let operands = self.graph.node(*n).operands.iter().zip(&rows(n).pointwise);
             operands.into_iter().all(|(v, pointwise)| {
                 let from = self.facts.behind(self.graph, *v);
-                (*pointwise && from == *v) || !nodes.contains(&from.node)
+                (*pointwise && from == *v) || !has(from.node)
             })
         };
         if !nodes.iter().all(|n| same(n) && local(n))
@@ -298,14 +300,16 @@ impl<'a> State<'a> {
         {
             return false;
         }
-        let inputs: BTreeSet<Value> = nodes
+        let mut inputs: Vec<Value> = nodes
             .iter()
             .flat_map(|n| self.graph.node(*n).operands.iter().copied())
-            .filter(|v| !nodes.contains(&v.node) && *self.facts.role(v.node) != Role::Scalar)
+            .filter(|v| !has(v.node) && *self.facts.role(v.node) != Role::Scalar)
             .collect();
+        inputs.sort_unstable();
+        inputs.dedup();
         let read_outside = |n: &&u32| {
-            let users = &self.facts.users[**n as usize];
-            self.facts.is_output[**n as usize] || users.iter().any(|u| !nodes.contains(u))
+            let users = self.facts.users(**n);
+            self.facts.is_output[**n as usize] || users.iter().any(|u| !has(*u))
         };
         inputs.len() + nodes.iter().filter(read_outside).count() <= MAX_OPERANDS
     }

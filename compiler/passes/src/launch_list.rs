@@ -4,7 +4,8 @@
 //! gradients, inputs, outputs, tables) know it already; `plan` gives the others their offsets in the arena. `lower` and `update` decide
 //! what to launch.
 
-use odec_program::kernel::{KernelSpec, Mode};
+pub use super::spec::Spec;
+use odec_program::kernel::Mode;
 use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Site, Size};
 
 /// Index of a buffer in its [`LaunchList`].
@@ -44,7 +45,7 @@ impl Buffer {
 /// One launch over virtual buffers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    pub spec: KernelSpec,
+    pub spec: Spec,
     /// In the kernel's operand order.
     pub args: Vec<BufferId>,
     pub dims: Vec<Size>,
@@ -68,9 +69,9 @@ impl Launch {
     /// The guard and the arguments, with what happens to them.
     pub fn uses(&self) -> impl Iterator<Item = (BufferId, Mode)> + '_ {
         let guard = self.guard.iter().map(|b| (*b, Mode::Read));
-        let operands = self.spec.signature().operands;
+        let operands = &self.spec.signature().operands;
         debug_assert_eq!(operands.len(), self.args.len(), "{}", self.site);
-        let modes = operands.into_iter().map(|o| o.mode);
+        let modes = operands.iter().map(|o| o.mode);
         guard.chain(self.args.iter().copied().zip(modes))
     }
 }
@@ -130,7 +131,7 @@ impl LaunchList {
             return;
         }
         for l in &self.launches {
-            for (b, operand) in l.args.iter().zip(l.spec.signature().operands) {
+            for (b, operand) in l.args.iter().zip(&l.spec.signature().operands) {
                 let (buffer, name) = (self.get(*b), operand.name);
                 assert_eq!(
                     buffer.dtype, operand.dtype,
@@ -143,7 +144,9 @@ impl LaunchList {
 
     /// Bytes that an argument of a launch moves on by for every row before the piece.
     pub fn moves(&self, launch: usize, arg: usize) -> u64 {
-        let chunk = self.chunks.iter().find(|s| s.range().contains(&launch));
+        let begun = self.chunks.partition_point(|s| s.range().start <= launch);
+        let chunk = begun.checked_sub(1).map(|n| &self.chunks[n]);
+        let chunk = chunk.filter(|s| s.range().contains(&launch));
         chunk.map_or(0, |s| s.moves[launch - s.range().start][arg])
     }
 }

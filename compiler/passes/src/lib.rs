@@ -33,8 +33,9 @@
 //!   `spectral.rs`. What training adds to a model's own parameters is known by the ends of paths
 //!   (`manifest::added`).
 //! - Compiling takes work linear in the nodes of the graph, but for sorting: a chain of sums is opened once, sources
-//!   are found by their paths, readers of a node by place, gaps of the arena by time (`timeline.rs`). What is
-//!   larger than `MAX_NODES` is refused at its evolve.
+//!   are found by their paths, readers of a node by place, gaps of the arena by time (`timeline.rs`). What is asked of a kernel is
+//!   asked once, however many launches it has (`spec.rs`). A pass that changes nothing copies nothing, and costs are counted on the graphs that planning has made
+//!   ([`assemble::Passed`]). What is larger than `MAX_NODES` is refused at its evolve.
 
 use odec_model as model;
 use odec_source::codes;
@@ -61,6 +62,7 @@ pub mod revolve;
 pub mod rewrite;
 pub mod row_chunking;
 pub mod simplify;
+mod spec;
 pub mod spectral;
 pub mod sums;
 mod timeline;
@@ -85,14 +87,15 @@ pub struct Policy {
 /// A pass over a graph.
 pub struct GraphPass {
     pub name: &'static str,
-    pub run: fn(&Graph, Policy) -> Result<Graph, TypeError>,
+    /// What it makes of a graph; none: the graph stays as it is.
+    pub run: fn(&Graph, Policy) -> Result<Option<Graph>, TypeError>,
 }
 
 /// The graph passes, in order.
 pub const GRAPH_PASSES: &[GraphPass] = &[
     GraphPass {
         name: "simplify",
-        run: |g, _| simplify::simplify(g),
+        run: |g, _| simplify::simplify(g).map(Some),
     },
     GraphPass {
         name: "precision",
@@ -101,8 +104,8 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
     GraphPass {
         name: "revolve",
         run: |g, policy| match policy.memory {
-            Memory::Store => Ok(g.clone()),
-            Memory::Revolve { slots } => revolve::revolve(g, slots),
+            Memory::Store => Ok(None),
+            Memory::Revolve { slots } => revolve::revolve(g, slots).map(Some),
         },
     },
     GraphPass {
@@ -120,9 +123,12 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
 /// # Errors
 /// Only through a fault in a pass: a rewrite that does not type, or a graph that contradicts itself.
 pub fn run_graph_passes(graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
-    GRAPH_PASSES.iter().try_fold(graph.clone(), |g, pass| {
-        let g = (pass.run)(&g, policy)?;
-        debug_assert_eq!(odec_graph::verify(&g), Ok(()), "after `{}`", pass.name);
-        Ok(g)
-    })
+    let mut made: Option<Graph> = None;
+    for pass in GRAPH_PASSES {
+        if let Some(g) = (pass.run)(made.as_ref().unwrap_or(graph), policy)? {
+            debug_assert_eq!(odec_graph::verify(&g), Ok(()), "after `{}`", pass.name);
+            made = Some(g);
+        }
+    }
+    Ok(made.unwrap_or_else(|| graph.clone()))
 }

@@ -5,7 +5,6 @@
 //! choice of what to merge to `fuse`.
 
 use petgraph::unionfind::UnionFind;
-use std::collections::BTreeSet;
 
 /// The farthest that two groups may lie apart in the order and still be merged. Bounds the work of a merge; what
 /// belongs together lies close together in graph order.
@@ -20,13 +19,16 @@ pub struct Groups {
     /// Members in rising order of node number; empty once merged into another group.
     pub members: Vec<Vec<u32>>,
     /// Groups whose results a group reads, by the ids they had when it was made: `merged` leads on.
-    before: Vec<BTreeSet<GroupId>>,
+    before: Vec<Vec<GroupId>>,
     /// Ids that mean the same group.
     merged: UnionFind<GroupId>,
     of: Vec<Option<GroupId>>,
     /// Every merge leaves one [`GONE`] behind.
     order: Vec<GroupId>,
     position: Vec<usize>,
+    /// The merge that a group was last found to depend on the earlier group of.
+    reached: Vec<u32>,
+    merges: u32,
 }
 
 const GONE: GroupId = usize::MAX;
@@ -53,6 +55,8 @@ impl Groups {
         Groups {
             merged: UnionFind::new(members.len()),
             position: order.clone(),
+            reached: vec![0; members.len()],
+            merges: 0,
             order,
             members,
             before,
@@ -75,6 +79,11 @@ impl Groups {
         self.position[a].abs_diff(self.position[b]) <= REACH
     }
 
+    /// Whether a group depends on the earlier one of the merge at hand, or is it.
+    fn is_reached(&self, g: GroupId) -> bool {
+        self.reached[self.merged.find(g)] == self.merges
+    }
+
     /// Merges two groups when a topological order of the rest remains, and says whether it did. The merged group
     /// has the id of one of them.
     ///
@@ -92,25 +101,20 @@ impl Groups {
         if !self.are_near(a, b) {
             return false;
         }
-        let mut after: BTreeSet<GroupId> = BTreeSet::from([first]);
+        self.merges += 1;
+        self.reached[first] = self.merges;
         let (mut head, mut tail) = (Vec::new(), Vec::new());
         for &g in self.order[start + 1..end].iter().filter(|g| **g != GONE) {
-            match self.before[g]
-                .iter()
-                .any(|p| after.contains(&self.merged.find(*p)))
-            {
+            match self.before[g].iter().any(|p| self.is_reached(*p)) {
                 true => {
-                    after.insert(g);
+                    self.reached[g] = self.merges;
                     tail.push(g);
                 }
                 false => head.push(g),
             }
         }
-        if self.before[last]
-            .iter()
-            .map(|p| self.merged.find(*p))
-            .any(|p| p != first && after.contains(&p))
-        {
+        let between = |p: &GroupId| self.merged.find(*p) != first && self.is_reached(*p);
+        if self.before[last].iter().any(between) {
             return false;
         }
 

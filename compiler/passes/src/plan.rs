@@ -215,7 +215,7 @@ fn join_in_place(code: &LaunchList, lives: &[Option<Lifetime>]) -> Vec<u32> {
     for (i, launch) in code.launches.iter().enumerate() {
         let mut taken = BTreeSet::new();
         let signature = launch.spec.signature();
-        for (out, access) in in_place_outputs(&signature) {
+        for (out, access) in in_place_outputs(signature) {
             let o = launch.args[out].0 as usize;
             let starts_here = lives[o].is_some_and(|l| l.first == i as u32);
             if code.buffers[o].home != Placement::Arena || !starts_here {
@@ -350,7 +350,7 @@ pub fn check(
             }
         }
         let signature = launch.spec.signature();
-        let in_place = in_place_outputs(&signature);
+        let in_place = in_place_outputs(signature);
         for (o, out) in launch
             .args
             .iter()

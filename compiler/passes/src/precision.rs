@@ -25,9 +25,13 @@ use odec_program::manifest::Precision;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Chooses element types; `copied` says that factors are copied as they are stored.
-pub fn round(graph: &Graph, precision: Precision, copied: bool) -> Result<Graph, TypeError> {
+pub fn round(
+    graph: &Graph,
+    precision: Precision,
+    copied: bool,
+) -> Result<Option<Graph>, TypeError> {
     if precision != Precision::Bf16 {
-        return Ok(graph.clone());
+        return Ok(None);
     }
     let reading = Reading {
         copied,
@@ -36,7 +40,7 @@ pub fn round(graph: &Graph, precision: Precision, copied: bool) -> Result<Graph,
     let inner: BTreeSet<Value> = reading.values().filter(|v| reading.is_inner(*v)).collect();
     let mut rounded: BTreeMap<Value, Value> = BTreeMap::new();
     let mut widened: BTreeMap<Value, Value> = BTreeMap::new();
-    rebuild(graph, |b, n, node, operands, _| {
+    let made = rebuild(graph, |b, n, node, operands, _| {
         let reads = operands.iter().enumerate().map(|(i, new)| {
             let old = node.operands[i];
             let instead = match reading.rounds(n, i) {
@@ -76,12 +80,13 @@ pub fn round(graph: &Graph, precision: Precision, copied: bool) -> Result<Graph,
                 rounded.insert(old, half);
                 if reading.is_delayed(old) {
                     let coeffs = vec![Exact::one()];
-                    widened.insert(old, b.push1(Combine { coeffs }, &[half])?);
+                    widened.insert(old, b.push1(Combine::of(coeffs), &[half])?);
                 }
             }
         }
         Ok(made)
-    })
+    })?;
+    Ok(Some(made))
 }
 
 /// What reads an operand in bf16.
@@ -122,7 +127,7 @@ fn halves(graph: &Graph) -> BTreeSet<u32> {
 /// Who reads what.
 struct Reading<'g> {
     graph: &'g Graph,
-    facts: Facts,
+    facts: Facts<'g>,
     halves: BTreeSet<u32>,
     /// Value → the nodes that read it, with the operand's number.
     readers: BTreeMap<Value, Vec<(u32, usize)>>,

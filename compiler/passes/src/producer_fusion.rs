@@ -99,7 +99,7 @@ impl ProducerFusion {
                 own.into_iter()
                     .chain(sums_of.get(&reader).into_iter().flatten().copied())
             };
-            let readers = facts.users[p as usize].iter().copied();
+            let readers = facts.users(p).iter().copied();
             let is_read = readers.flat_map(launches).any(|l| !computes(l, p));
             if !is_read && !facts.is_output[p as usize] {
                 unread.insert(p);
@@ -142,7 +142,7 @@ mod tests {
              %p = mul(%x, %g) : [B, S, 4]\n%q = mul(%p, %p) : [B, S, 4]\n{lines}"
         );
         let graph = parse(&text).unwrap_or_else(|e| panic!("{e}"));
-        let units = fuse(&graph, Fusion::On, false);
+        let units = fuse(&Facts::new(&graph), Fusion::On, false);
         for unit in units.in_order.iter().filter(|u| u.shape != Shape::Single) {
             let stores = unit.nodes.iter().any(|n| units.stored.contains(&only(*n)));
             assert!(stores, "{unit:?} of\n{text}");
@@ -162,7 +162,7 @@ mod tests {
                     %p = mul(%x, %g) : [B, S, 4]\n%e = shift_tokens(%p) by=[1] : [B, S, 4]\n\
                     %f = mul(%e, %p) : [B, S, 4]\n%s = sum_rows(%f) : [4]\noutput s = %s\n";
         let graph = parse(text).unwrap_or_else(|e| panic!("{e}"));
-        let units = fuse(&graph, Fusion::On, false);
+        let units = fuse(&Facts::new(&graph), Fusion::On, false);
         let stored: Vec<u32> = units.stored.iter().map(|v| v.node).collect();
         assert_eq!(stored, [0, 1, 2, 5], "x, g, p and the sum");
     }

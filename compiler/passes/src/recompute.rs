@@ -6,8 +6,7 @@
 //! fuses with the backward map that reads the same operands, so it costs neither a launch nor a read.
 
 use super::facts::{Facts, Role};
-use super::rewrite::{Map, copy, rebuild};
-use super::simplify::prune;
+use super::rewrite::{Map, pruned, rebuild};
 use odec_graph::ops::OpKind;
 use odec_graph::{Builder, Graph, Pass, TypeError, Value};
 use odec_program::Size;
@@ -17,13 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 const DEPTH: u32 = 4;
 
 /// Clones what need not be kept.
-pub fn recompute(graph: &Graph) -> Result<Graph, TypeError> {
+pub fn recompute(graph: &Graph) -> Result<Option<Graph>, TypeError> {
     let facts = Facts::new(graph);
     let again = worth_recomputing(graph, &facts);
+    if again.is_empty() {
+        return Ok(pruned(graph));
+    }
     let mut clones: BTreeMap<Value, Value> = BTreeMap::new();
     let made = rebuild(graph, |b, _, node, operands, map| {
         if node.site.pass == Pass::Forward {
-            return copy(b, node, operands);
+            return b.copy(graph, node, operands);
         }
         let mut ops = Vec::new();
         for (old, new) in node.operands.iter().zip(operands) {
@@ -34,10 +36,10 @@ pub fn recompute(graph: &Graph) -> Result<Graph, TypeError> {
         }
         b.site = node.site.clone();
         b.span = node.span;
-        copy(b, node, &ops)
+        b.copy(graph, node, &ops)
     })?;
     // Forward maps that were needed only there are left over.
-    prune(&made)
+    Ok(Some(made.without_dead()))
 }
 
 /// The value computed once more, on recomputed operands.
@@ -60,12 +62,10 @@ fn clone(
             false => map.get(*o),
         });
     }
-    b.site = odec_graph::Site {
-        pass: Pass::Backward,
-        ..node.site.clone()
-    };
+    b.site = node.site.clone();
+    b.site.pass = Pass::Backward;
     b.span = node.span;
-    let c = b.push1(node.op.clone(), &operands)?;
+    let c = b.copy(graph, node, &operands)?[0];
     clones.insert(v, c);
     Ok(c)
 }
@@ -75,10 +75,7 @@ fn worth_recomputing(graph: &Graph, facts: &Facts) -> BTreeSet<u32> {
     let pass = |n: u32| graph.node(n).site.pass;
     let mut kept: BTreeSet<u32> = (0..graph.len())
         .filter(|n| {
-            pass(*n) == Pass::Forward
-                && facts.users[*n as usize]
-                    .iter()
-                    .any(|u| pass(*u) == Pass::Backward)
+            pass(*n) == Pass::Forward && facts.users(*n).iter().any(|u| pass(*u) == Pass::Backward)
         })
         .collect();
     let mut again = BTreeSet::new();

@@ -6,8 +6,7 @@
 //! operations on the same values, and gradients are added in the same order, so nothing but memory and time changes.
 //! What stands outside all steps is kept; leaves what is cheap to `recompute`.
 
-use super::rewrite::{Map, copy, rebuild};
-use super::simplify::prune;
+use super::rewrite::{Map, rebuild};
 use odec_graph::{Builder, Graph, Pass, Site, TypeError, Value};
 use std::collections::BTreeMap;
 
@@ -30,7 +29,7 @@ pub fn revolve(graph: &Graph, slots: u64) -> Result<Graph, TypeError> {
             .of_site(&node.site)
             .filter(|_| node.site.pass == Pass::Backward)
         else {
-            return copy(b, node, operands);
+            return b.copy(graph, node, operands);
         };
         let mut ops = Vec::new();
         for v in &node.operands {
@@ -38,10 +37,10 @@ pub fn revolve(graph: &Graph, slots: u64) -> Result<Graph, TypeError> {
         }
         b.site = node.site.clone();
         b.span = node.span;
-        copy(b, node, &ops)
+        b.copy(graph, node, &ops)
     })?;
     // Forward values that the gradient alone needed are left over.
-    prune(&made)
+    Ok(made.without_dead())
 }
 
 /// How many steps are computed again when `steps` are reversed with `slots` kept states.
@@ -266,13 +265,11 @@ impl Replay<'_> {
                     .iter()
                     .map(|o| at.values.get(o).copied().unwrap_or_else(|| map.get(*o)))
                     .collect();
-                b.site = Site {
-                    pass: Pass::Backward,
-                    replay: self.number,
-                    ..node.site.clone()
-                };
+                b.site = node.site.clone();
+                b.site.pass = Pass::Backward;
+                b.site.replay = self.number;
                 b.span = node.span;
-                let made = copy(b, node, &operands)?;
+                let made = b.copy(self.graph, node, &operands)?;
                 for (port, new) in made.into_iter().enumerate() {
                     let port = port as u32;
                     at.values.insert(Value { port, ..v }, new);

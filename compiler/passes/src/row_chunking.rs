@@ -9,7 +9,7 @@
 //! sums that are not contractions) is left as it is. Leaves offsets to `plan`.
 
 use super::body;
-use super::launch_list::{Buffer, BufferId, Chunk, Launch, LaunchList, Placement};
+use super::launch_list::{Buffer, BufferId, Chunk, Launch, LaunchList, Placement, Spec};
 use odec_graph::TensorType;
 use odec_program::expr::{Expr, RowMap};
 use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Parts, Rows};
@@ -245,7 +245,7 @@ fn writes(l: &Launch, b: BufferId) -> bool {
 /// first, else behind it.
 fn places(code: &LaunchList, launches: &[Launch], wide: u64) -> Vec<Place> {
     let stays = |l: &Launch| {
-        let packs_rows = matches!(l.spec, KernelSpec::Pack(_)) && l.dims[1] == Size::TOKENS;
+        let packs_rows = matches!(*l.spec, KernelSpec::Pack(_)) && l.dims[1] == Size::TOKENS;
         packs_rows || uses_wide(code, l, wide)
     };
     let apart = |l: &Launch, used: &BTreeSet<BufferId>, written: &BTreeSet<BufferId>| {
@@ -289,14 +289,14 @@ enum Operand {
 
 struct Sliced {
     operands: Vec<Operand>,
-    spec: KernelSpec,
+    spec: Spec,
     /// Rows and columns of the sum, where it must be zero before the first piece.
     zeroed: Option<[u64; 2]>,
 }
 
 /// A launch for a part of the rows; `None` where its rows depend on each other or on their number.
 fn slice(l: &Launch) -> Option<Sliced> {
-    match &l.spec {
+    match &*l.spec {
         KernelSpec::Rows(k) => rows(k, l),
         KernelSpec::Contract(k) => contract(k, l),
         KernelSpec::Pack(k) => pack(k, l),
@@ -377,7 +377,8 @@ fn contract(k: &Contract, l: &Launch) -> Option<Sliced> {
                 spec: KernelSpec::Contract(Contract {
                     accumulate: true,
                     ..k.clone()
-                }),
+                })
+                .into(),
                 zeroed: (!k.accumulate).then_some([m, n]),
             })
         }
@@ -405,7 +406,7 @@ fn fill(code: &LaunchList, l: &Launch, [rows, cols]: [u64; 2]) -> Launch {
     let ty = TensorType::real([Dim::Fixed(rows), Dim::Fixed(cols)]);
     let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), code.get(sum).dtype);
     Launch {
-        spec: KernelSpec::Rows(spec),
+        spec: KernelSpec::Rows(spec).into(),
         args: vec![sum],
         dims,
         coeffs,

@@ -20,12 +20,14 @@
 //! the outer sum, while gradients are best added as they come.
 
 use super::facts::kind;
-use super::rewrite::{copy, rebuild};
+use super::rewrite::rebuild;
 use odec_grammar::work;
 use odec_graph::op::Kind;
 use odec_graph::ops::{Broadcast, Combine, Constant, OpKind, Select};
 use odec_graph::{Builder, Exact, Graph, InferTypes, Node, Pass, TensorType, TypeError, Value};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
 
 /// Simplifies until nothing changes size any more.
 pub fn simplify(graph: &Graph) -> Result<Graph, TypeError> {
@@ -61,7 +63,7 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
             }
             (OpKind::Select(_), [flag, a, b_]) => match chosen(b, node, [*flag, *a, *b_]) {
                 Some(v) => Ok(vec![v]),
-                None => seen.push(b, node.op.clone(), operands),
+                None => seen.copy(b, graph, node, operands),
             },
             (OpKind::Broadcast(_) | OpKind::Reshape(_), [x]) if *b.ty(*x) == node.types[0] => {
                 Ok(vec![*x])
@@ -95,11 +97,11 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
                 });
                 match scaled {
                     Some((c, x)) => sum(b, &mut seen, node, &[c], &[x], &[false]),
-                    None => narrowed(b, &mut seen, node, operands),
+                    None => narrowed(b, &mut seen, graph, node, operands),
                 }
             }
-            (OpKind::Add(_), _) => narrowed(b, &mut seen, node, operands),
-            _ => seen.push(b, node.op.clone(), operands),
+            (OpKind::Add(_), _) => narrowed(b, &mut seen, graph, node, operands),
+            _ => seen.copy(b, graph, node, operands),
         }
     })
 }
@@ -151,7 +153,7 @@ fn sum_of_selected(
             return Ok(None);
         }
         let coeffs = vec![Exact::one(); 2];
-        Ok(Some(seen.push(b, Combine { coeffs }, &[x, y])?[0]))
+        Ok(Some(seen.push(b, Combine::of(coeffs), &[x, y])?[0]))
     };
     let sides = match held(b, s).filter(|[other, ..]| *other == flag && once(0)) {
         Some([_, x, y]) => plus(b, x, c)?.zip(plus(b, y, d)?),
@@ -181,6 +183,7 @@ fn types(b: &Builder, values: &[Value]) -> Vec<TensorType> {
 fn narrowed(
     b: &mut Builder,
     seen: &mut Seen,
+    graph: &Graph,
     node: &Node,
     operands: &[Value],
 ) -> Result<Vec<Value>, TypeError> {
@@ -192,12 +195,11 @@ fn narrowed(
         }
         let narrow = wide.operands[0];
         let kept = std::mem::replace(&mut ops[i], narrow);
-        let types: Vec<_> = ops.iter().map(|v| b.ty(*v).clone()).collect();
-        if node.op.infer(&types).as_ref() != Ok(&node.types) {
+        if node.op.infer(&types(b, &ops)).as_ref() != Ok(&node.types) {
             ops[i] = kept;
         }
     }
-    seen.push(b, node.op.clone(), &ops)
+    seen.copy(b, graph, node, &ops)
 }
 
 /// A map of values that are all broadcast alike, computed before they are.
@@ -317,7 +319,7 @@ fn sum(
         [(c, x)] if c.is_one() => Ok(vec![*x]),
         _ => {
             let (coeffs, xs): (Vec<Exact>, Vec<Value>) = terms.into_iter().unzip();
-            seen.push(b, Combine { coeffs }, &xs)
+            seen.push(b, Combine::of(coeffs), &xs)
         }
     }
 }
@@ -329,21 +331,28 @@ fn add_term(terms: &mut Vec<(Exact, Value)>, c: Exact, x: Value) {
     }
 }
 
-/// Nodes already built, by name, path and operands.
+/// Nodes already built.
 #[derive(Default)]
 struct Seen {
-    nodes: BTreeMap<(&'static str, String, Vec<Value>), Vec<u32>>,
+    /// The first of each hash.
+    first: HashMap<u64, u32>,
+    /// The next of the same hash, of those that have one; they rise.
+    next: HashMap<u32, u32>,
 }
 
-/// What tells sources apart, of which a model has thousands; other ops have operands.
-fn path(op: &OpKind) -> String {
+/// Op and operands as one number. Of sources it takes what tells them apart, of which a model has thousands; other ops have operands.
+fn hash(op: &OpKind, operands: &[Value]) -> u64 {
+    let mut hash = DefaultHasher::new();
+    discriminant(op).hash(&mut hash);
     match op {
-        OpKind::Parameter(p) => p.path.clone(),
-        OpKind::Cache(c) => c.path.clone(),
-        OpKind::Carry(c) => c.path.clone(),
-        OpKind::Constant(c) => c.value.to_f64().to_bits().to_string(),
-        _ => String::new(),
+        OpKind::Parameter(p) => p.path.hash(&mut hash),
+        OpKind::Cache(c) => c.path.hash(&mut hash),
+        OpKind::Carry(c) => c.path.hash(&mut hash),
+        OpKind::Constant(c) => c.value.to_f64().to_bits().hash(&mut hash),
+        _ => {}
     }
+    operands.hash(&mut hash);
+    hash.finish()
 }
 
 impl Seen {
@@ -356,31 +365,40 @@ impl Seen {
         operands: &[Value],
     ) -> Result<Vec<Value>, TypeError> {
         let op = op.into();
-        let list = self
-            .nodes
-            .entry((op.name(), path(&op), operands.to_vec()))
-            .or_default();
-        let source = operands.is_empty();
-        let equal = list.iter().copied().find(|n| {
-            work::add(1);
-            let node = b.graph().node(*n);
-            node.op == op && (source || node.site.pass == b.site.pass)
-        });
-        match equal {
-            Some(node) => {
-                let ports = b.graph().node(node).types.len() as u32;
-                Ok((0..ports).map(|port| Value { node, port }).collect())
-            }
-            None => {
-                let made = b.push(op, operands)?;
-                list.push(made[0].node);
-                Ok(made)
-            }
+        match self.find(b, &op, operands) {
+            Some(made) => Ok(made),
+            None => b.push(op, operands),
         }
     }
-}
 
-/// Dead code elimination, and nothing else.
-pub fn prune(graph: &Graph) -> Result<Graph, TypeError> {
-    rebuild(graph, |b, _, node, operands, _| copy(b, node, operands))
+    /// The same for a node of the graph at hand.
+    fn copy(
+        &mut self,
+        b: &mut Builder,
+        graph: &Graph,
+        node: &Node,
+        operands: &[Value],
+    ) -> Result<Vec<Value>, TypeError> {
+        match self.find(b, &node.op, operands) {
+            Some(made) => Ok(made),
+            None => b.copy(graph, node, operands),
+        }
+    }
+
+    /// The results of an equal node; none: the node that is made next is noted as the first of its kind.
+    fn find(&mut self, b: &Builder, op: &OpKind, operands: &[Value]) -> Option<Vec<Value>> {
+        let new = b.graph().len();
+        let mut at = *self.first.entry(hash(op, operands)).or_insert(new);
+        while at != new {
+            work::add(1);
+            let node = b.graph().node(at);
+            let passes = operands.is_empty() || node.site.pass == b.site.pass;
+            if passes && node.operands == operands && node.op == *op {
+                let ports = node.types.len() as u32;
+                return Some((0..ports).map(|port| Value { node: at, port }).collect());
+            }
+            at = *self.next.entry(at).or_insert(new);
+        }
+        None
+    }
 }

@@ -15,6 +15,7 @@
 
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::ParamTable;
+use super::spec::Specs;
 use super::update::rows_kernel;
 use odec_program::expr::{BinaryOp, CmpOp, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
@@ -60,6 +61,7 @@ fn bounded(table: &ParamTable) -> impl Iterator<Item = Bounded<'_>> {
 /// Launches for every matrix and every convolution; `norm` is the gradient's.
 pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: BufferId) {
     let real = table.real;
+    let mut specs = Specs::default();
     for of in bounded(table) {
         let Bounded {
             path,
@@ -93,7 +95,7 @@ pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: Buff
         let site = Site::update(format!("spectral.{path}"));
         let mut launch = |spec, args: Vec<BufferId>, rows, coeffs| {
             code.launches.push(Launch {
-                spec,
+                spec: specs.of(spec),
                 args,
                 dims: vec![Size::fixed(rows), Size::ONE],
                 coeffs,
@@ -146,7 +148,7 @@ fn constrain_depthwise(code: &mut LaunchList, table: &ParamTable, max: f64, norm
         let size = Size::fixed(rows * kernel);
         let place = code.buffer(w.path.clone(), table.real, size, home);
         code.launches.push(Launch {
-            spec: KernelSpec::Rows(of_bounded_sum(table.real, kernel)),
+            spec: KernelSpec::Rows(of_bounded_sum(table.real, kernel)).into(),
             args: vec![place, norm, place],
             dims: vec![Size::fixed(rows), Size::ONE],
             coeffs: vec![Coeff::Value(max)],

@@ -6,41 +6,51 @@
 
 use super::chains::is_chain_term;
 use super::facts::{Facts, combine};
-use super::rewrite::{copy, rebuild};
-use super::simplify::prune;
+use super::rewrite::{pruned, rebuild};
 use odec_grammar::work;
 use odec_graph::ops::Combine;
 use odec_graph::{Exact, Graph, TypeError, Value};
+use std::collections::BTreeMap;
 
 /// Groups accumulable terms.
-pub fn group_sums(graph: &Graph) -> Result<Graph, TypeError> {
+pub fn group_sums(graph: &Graph) -> Result<Option<Graph>, TypeError> {
+    let grouped = grouped(graph);
+    if grouped.is_empty() {
+        return Ok(pruned(graph));
+    }
+    let made = rebuild(graph, |b, n, node, operands, map| {
+        let Some((chain, rest)) = grouped.get(&n) else {
+            return b.copy(graph, node, operands);
+        };
+        let plain = |n: usize| Combine::of(vec![Exact::one(); n]);
+        let s = b.push1(plain(chain.len()), &map.all(chain))?;
+        if rest.is_empty() {
+            return Ok(vec![s]);
+        }
+        let terms: Vec<Value> = map.all(rest).into_iter().chain([s]).collect();
+        b.push(plain(terms.len()), &terms)
+    })?;
+    // Opened inner sums are left over.
+    Ok(Some(made.without_dead()))
+}
+
+/// The sums to group, each with the terms that one buffer takes, and the others.
+fn grouped(graph: &Graph) -> BTreeMap<u32, (Vec<Value>, Vec<Value>)> {
     let facts = Facts::new(graph);
     let inner = opened(graph, &facts);
-    let grouped = rebuild(graph, |b, n, node, operands, map| {
-        // An inner sum is grouped as part of the outer one, and left over: a chain of sums is opened once.
-        if !is_plain_sum(graph, n) || inner[n as usize] {
-            return copy(b, node, operands);
-        }
+    // An inner sum is grouped as part of the outer one, and left over: a chain of sums is opened once.
+    let outer = |n: &u32| is_plain_sum(graph, *n) && !inner[*n as usize];
+    let split = |n: u32| {
         let mut leaves = Vec::new();
         open(graph, &facts, n, &mut leaves);
         let (chain, rest): (Vec<Value>, Vec<Value>) = leaves
             .into_iter()
             .partition(|v| is_chain_term(graph, &facts, *v));
-        if chain.len() < 2 || (rest.is_empty() && chain.len() == operands.len()) {
-            return copy(b, node, operands);
-        }
-        let plain = |n: usize| Combine {
-            coeffs: vec![Exact::one(); n],
-        };
-        let s = b.push1(plain(chain.len()), &map.all(&chain))?;
-        if rest.is_empty() {
-            return Ok(vec![s]);
-        }
-        let terms: Vec<Value> = map.all(&rest).into_iter().chain([s]).collect();
-        b.push(plain(terms.len()), &terms)
-    })?;
-    // Opened inner sums are left over.
-    prune(&grouped)
+        let whole = rest.is_empty() && chain.len() == graph.node(n).operands.len();
+        (chain.len() >= 2 && !whole).then_some((n, (chain, rest)))
+    };
+    let sums = (0..graph.len()).filter(outer);
+    sums.filter_map(split).collect()
 }
 
 /// A sum of two or more terms, all with coefficient one.

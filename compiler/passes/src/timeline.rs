@@ -5,10 +5,9 @@
 
 use super::plan::Lifetime;
 use odec_grammar::work;
-use std::collections::BTreeMap;
 
-/// Start → end; apart from each other.
-type Stretches = BTreeMap<u64, u64>;
+/// Starts and ends, rising and apart from each other.
+type Stretches = Vec<(u64, u64)>;
 
 pub(super) struct Timeline {
     /// Launches, a power of two.
@@ -59,7 +58,7 @@ impl Timeline {
                     &self.all[n]
                 }
             };
-            found.extend(here.iter().map(|(start, end)| (*start, *end)));
+            found.extend(here);
         }
         work::add(found.len());
         found.sort_unstable();
@@ -86,13 +85,13 @@ fn meets((_, from, to): Node, life: Lifetime) -> bool {
 
 /// Adds a stretch, joined with those that it touches.
 fn join(stretches: &mut Stretches, mut start: u64, mut end: u64) {
-    while let Some((&s, &e)) = stretches.range(..=end).next_back()
-        && e >= start
-    {
-        stretches.remove(&s);
-        (start, end) = (start.min(s), end.max(e));
+    let first = stretches.partition_point(|(_, e)| *e < start);
+    let touched = stretches[first..].partition_point(|(s, _)| *s <= end);
+    if let [(s, _), ..] = stretches[first..first + touched] {
+        start = start.min(s);
+        end = end.max(stretches[first + touched - 1].1);
     }
-    stretches.insert(start, end);
+    stretches.splice(first..first + touched, [(start, end)]);
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> 
     );
     let block_sums = code.buffer("block sums", real, Size::fixed(blocks), Placement::Arena);
     let total = code.buffer("sum of squares", real, Size::ONE, Placement::Arena);
-    let launch = |spec, args: Vec<BufferId>, rows, coeffs, site: &str| Launch {
-        spec,
+    let launch = |spec: KernelSpec, args: Vec<BufferId>, rows, coeffs, site: &str| Launch {
+        spec: spec.into(),
         args,
         dims: vec![Size::fixed(rows), Size::ONE],
         coeffs,
@@ -174,7 +174,7 @@ pub fn accumulate(table: &ParamTable) -> LaunchList {
     let [sums, grads] = [area("sums", Slot::Sums), area("grads", Slot::Grads)];
     if rows > 0 {
         code.launches.push(Launch {
-            spec: KernelSpec::Rows(add_share(real)),
+            spec: KernelSpec::Rows(add_share(real)).into(),
             args: vec![sums, grads, sums],
             dims: vec![Size::fixed(rows), Size::ONE],
             coeffs: [named::KEEP, named::SHARE]

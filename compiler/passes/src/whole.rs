@@ -6,6 +6,7 @@
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{Area, ParamTable, matrices};
 use super::lower::Tiling;
+use super::spec::Specs;
 use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
 use odec_program::manifest::Param;
 use odec_program::optimizers::whole::{Part, Plan, Product, Step};
@@ -27,6 +28,7 @@ pub struct Wholes<'a> {
 pub fn update(code: &mut LaunchList, of: &Wholes) {
     let Area { start, end, .. } = *of.area;
     let params = of.table.params.iter();
+    let mut specs = Specs::default();
     for p in params.filter(|p| (start..end).contains(&p.offset)) {
         let [count, rows, cols] = matrices(&p.path, &p.shape);
         for n in 0..count {
@@ -37,6 +39,7 @@ pub fn update(code: &mut LaunchList, of: &Wholes) {
                 of,
                 p,
                 plan: &plan,
+                specs: &mut specs,
                 n,
                 buffers: Vec::new(),
             }
@@ -51,6 +54,7 @@ struct Matrix<'a> {
     of: &'a Wholes<'a>,
     p: &'a Param,
     plan: &'a Plan,
+    specs: &'a mut Specs,
     n: u64,
     buffers: Vec<(Part, BufferId)>,
 }
@@ -83,6 +87,7 @@ impl Matrix<'_> {
                 *name = of_group(name, self.of.area.group);
             }
         }
+        let spec = self.specs.of(spec);
         self.code.launches.push(Launch {
             spec,
             args,

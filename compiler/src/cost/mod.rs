@@ -13,7 +13,7 @@ pub use operations::{Operations, RowShare};
 use crate::model::inputs::Unit;
 use crate::model::step::SOLVE;
 use crate::model::{Built, Capacity};
-use crate::passes::assemble::{AssembleError, Model, Options, gradient};
+use crate::passes::assemble::{AssembleError, Assembled, Model, Options, Passed, gradient};
 use crate::passes::body::dtype;
 use crate::passes::layout::{ParamTable, TooManyParams};
 use crate::passes::revolve::replays;
@@ -23,6 +23,7 @@ use odec_graph::{Graph, OpKind, Pass, Site};
 use odec_program::manifest::Memory;
 use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// All numbers of a model. Operations are those of one sequence of `context` tokens, or of one image of as many patches.
@@ -150,6 +151,27 @@ const MAX_NODES: usize = 40_000;
 /// # Errors
 /// As [`crate::passes::assemble()`]; a policy that is not the model's own may fail to be planned without being an error.
 pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, AssembleError> {
+    counted(built, program, &Passed::default(), options)
+}
+
+/// The same of a program that has just been assembled: its graphs are there.
+///
+/// # Errors
+/// As [`cost`].
+pub fn of_assembled(
+    built: &Built,
+    planned: &Assembled,
+    options: Options,
+) -> Result<Cost, AssembleError> {
+    counted(built, &planned.manifest.program, &planned.graphs, options)
+}
+
+fn counted(
+    built: &Built,
+    program: &Program,
+    passed: &Passed,
+    options: Options,
+) -> Result<Cost, AssembleError> {
     let train = built.train.as_ref();
     let own = train.map_or(Memory::default(), |t| t.memory);
     let policy = Policy {
@@ -172,12 +194,16 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
             }
         })
     };
-    let stored = run_graph_passes(&built.grad, policy)?;
-    let alone = run_graph_passes(&built.forward, policy)?;
+    let made = |entry, graph: &Graph| match passed.get(entry, policy) {
+        Some(graph) => Ok(Cow::Borrowed(graph)),
+        None => run_graph_passes(graph, policy).map(Cow::Owned),
+    };
+    let stored = made(EntryId::Grad, &built.grad)?;
+    let alone = made(EntryId::Forward, &built.forward)?;
     let decode = match &built.decode {
         None => None,
         Some(graph) => {
-            let graph = run_graph_passes(graph, policy)?;
+            let graph = made(EntryId::Decode, graph)?;
             Some(decode(&graph, sequence.seq, built.real()))
         }
     };
@@ -185,21 +211,25 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     let model = Model::new(built, "");
     let mut policies = Vec::new();
     for memory in to_compare(summary.steps, own, stored.len() as usize) {
-        let graph = match memory {
-            Memory::Store => stored.clone(),
-            memory => run_graph_passes(&built.grad, Policy { memory, ..policy })?,
-        };
-        let activations = match program
-            .entries
-            .get(&EntryId::Grad)
-            .filter(|_| memory == own)
-        {
-            Some(entry) => Some(entry.arena_bytes),
+        let there = program.entries.get(&EntryId::Grad);
+        let other = match there.filter(|_| memory == own) {
+            Some(_) => None,
             None => match gradient(&model, options, memory) {
-                Ok(entry) => entry.map(|e| e.arena_bytes),
+                Ok(made) => made,
                 Err(AssembleError::Plan { .. }) => None,
                 Err(e) => return Err(e),
             },
+        };
+        let activations = match &other {
+            None => there.filter(|_| memory == own).map(|e| e.arena_bytes),
+            Some((entry, _)) => Some(entry.arena_bytes),
+        };
+        let under = Policy { memory, ..policy };
+        let graphs = other.as_ref().map_or(passed, |(_, graphs)| graphs);
+        let again = match (memory, graphs.get(EntryId::Grad, under)) {
+            (Memory::Store, _) => counted(&stored, Part::Again),
+            (_, Some(graph)) => counted(graph, Part::Again),
+            (_, None) => counted(&run_graph_passes(&built.grad, under)?, Part::Again),
         };
         policies.push(UnderPolicy {
             memory,
@@ -208,7 +238,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
                 Memory::Store => 0,
                 Memory::Revolve { slots } => replays(summary.steps, slots),
             },
-            again: counted(&graph, Part::Again),
+            again,
         });
     }
     let chosen = evolves.iter().any(|e| e.routed == Some(Routing::Tokens));

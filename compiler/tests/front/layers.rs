@@ -147,7 +147,7 @@ fn a_layer_says_what_its_graph_is() {
         let (_, y) = layer.graph.outputs().first().expect("a result");
         let mut state = TensorType::state(layer.columns);
         if layer.reads.grid {
-            state.shape[1] = Dim::Fixed(CONTEXT);
+            std::sync::Arc::make_mut(&mut state.shape)[1] = Dim::Fixed(CONTEXT);
         }
         assert_eq!(layer.graph.ty(*y), &state, "{text}");
         let parameters = layer.graph.nodes().filter_map(|(_, n)| match &n.op {

@@ -56,7 +56,7 @@ fn pair() -> LaunchList {
     });
     code.launches.push(made);
     code.launches.push(Launch {
-        spec: contract,
+        spec: contract.into(),
         args: vec![a, b, sum],
         dims: vec![tokens, cols, Size::fixed(8)],
         coeffs: vec![],
@@ -102,7 +102,8 @@ fn map(
                 access: Access::full(COLS),
                 value,
             }],
-        }),
+        })
+        .into(),
         args: args.to_vec(),
         dims: vec![Size::TOKENS, Size::ONE],
         coeffs: vec![Coeff::Value(0.5)],
@@ -128,7 +129,7 @@ fn a_map_of_a_sum_becomes_its_epilogue() {
     assert_eq!(joined.coeffs, before.launches[2].coeffs);
     assert_eq!(joined.dims, before.launches[1].dims);
     assert_eq!(joined.site, step(0));
-    let KernelSpec::Contract(c) = &joined.spec else {
+    let KernelSpec::Contract(c) = &*joined.spec else {
         panic!("{:?}", joined.spec)
     };
     let e = c.epilogue.as_ref().expect("joined");
@@ -148,13 +149,13 @@ fn a_map_of_a_sum_becomes_its_epilogue() {
 fn what_an_epilogue_cannot_do_is_not_joined() {
     type Change = fn(&mut LaunchList);
     fn contract(code: &mut LaunchList) -> &mut Contract {
-        match &mut code.launches[1].spec {
+        match &mut *code.launches[1].spec {
             KernelSpec::Contract(c) => c,
             other => panic!("{other:?}"),
         }
     }
     fn rows(code: &mut LaunchList) -> &mut Rows {
-        match &mut code.launches[2].spec {
+        match &mut *code.launches[2].spec {
             KernelSpec::Rows(k) => k,
             other => panic!("{other:?}"),
         }

@@ -99,7 +99,8 @@ fn pass(graph: &Graph, written: &str) -> Result<Graph, String> {
     }
     let pass = GRAPH_PASSES.iter().find(|p| p.name == name);
     let pass = pass.ok_or(format!("no pass is named `{name}`"))?;
-    (pass.run)(graph, policy).map_err(|e| e.to_string())
+    let made = (pass.run)(graph, policy).map_err(|e| e.to_string())?;
+    Ok(made.unwrap_or_else(|| graph.clone()))
 }
 
 fn differentiated(graph: &Graph, argument: &str) -> Result<Graph, String> {

@@ -49,7 +49,7 @@ fn graph(with_gradient: bool) -> (Graph, Vec<Parameter>) {
         let hidden = nn::silu(&mut b, hidden).expect("a map");
         let rate = nn::linear(&mut b, hidden, v).expect("a map");
         let coeffs = vec![Exact::one(), Exact::ratio(1, 3)];
-        let made = b.push1(Combine { coeffs }, &[from, rate]).expect("a sum");
+        let made = b.push1(Combine::of(coeffs), &[from, rate]).expect("a sum");
         x = b.push1(Select, &[flag, made, x]).expect("held");
         b.site.step = None;
     }

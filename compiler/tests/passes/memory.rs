@@ -94,6 +94,7 @@ fn budgets_choose_the_most_that_fits() {
         gradient_entry(&model, options(), memory)
             .unwrap()
             .unwrap()
+            .0
             .arena_bytes
     };
     let settled = |bytes: u64| {

@@ -47,7 +47,7 @@ fn rows(cols: u64, inputs: usize, outputs: usize, twice: bool) -> KernelSpec {
 
 fn launch(cols: u64, inputs: &[BufferId], outputs: &[BufferId], twice: bool) -> Launch {
     Launch {
-        spec: rows(cols, inputs.len(), outputs.len(), twice),
+        spec: rows(cols, inputs.len(), outputs.len(), twice).into(),
         args: [inputs, outputs].concat(),
         dims: vec![
             Size {

@@ -128,7 +128,7 @@ impl Pool {
         let mut flag = pick(&self.scalars, y);
         if z % 2 == 0 {
             let coeffs = vec![Exact::int(-1)];
-            flag = self.b.push1(Combine { coeffs }, &[flag]).unwrap();
+            flag = self.b.push1(Combine::of(coeffs), &[flag]).unwrap();
         }
         if z % 3 == 0 {
             let value = Exact::zero();
@@ -174,18 +174,8 @@ impl Pool {
             return self.viewed(s, t, (op, y));
         }
         match op % 16 {
-            0 | 1 => self.state(
-                Combine {
-                    coeffs: coeffs(&[z, x / 7]),
-                },
-                &[s, t],
-            ),
-            2 => self.state(
-                Combine {
-                    coeffs: coeffs(&[x / 7, y / 7, z / 7]),
-                },
-                &[s, t, u],
-            ),
+            0 | 1 => self.state(Combine::of(coeffs(&[z, x / 7])), &[s, t]),
+            2 => self.state(Combine::of(coeffs(&[x / 7, y / 7, z / 7])), &[s, t, u]),
             3 => {
                 // bounded: a product of two large values would not end
                 let gate = self.b.push1(Sigmoid, &[t]).unwrap();
@@ -258,12 +248,7 @@ impl Pool {
                         &[max],
                     )
                     .unwrap();
-                self.state(
-                    Combine {
-                        coeffs: coeffs(&[0, 3]),
-                    },
-                    &[s, wide],
-                );
+                self.state(Combine::of(coeffs(&[0, 3])), &[s, wide]);
             }
         }
     }
@@ -278,7 +263,7 @@ impl Pool {
             Dim::Fixed(HEADS),
             Dim::Fixed(WIDTH / HEADS),
         ];
-        let heads = || Reshape { to: heads.into() };
+        let heads = || Reshape::of(heads);
         match op % 4 {
             0 => {
                 let v = nn::per_head(&mut self.b, s, HEADS, |b, x| {
@@ -293,13 +278,13 @@ impl Pool {
                 let gate = self.b.push1(Sigmoid, &[t]).unwrap();
                 let v = self.b.push1(Mul, &[s, gate]).unwrap();
                 let to = TensorType::state(WIDTH).shape;
-                self.state(Reshape { to }, &[v]);
+                self.state(Reshape::of(to), &[v]);
             }
             2 => {
                 let split = self.b.push1(heads(), &[s]).unwrap();
                 let sums = self.b.push1(SumCols, &[split]).unwrap();
                 let to = TensorType::state(HEADS).shape;
-                let sums = self.b.push1(Reshape { to }, &[sums]).unwrap();
+                let sums = self.b.push1(Reshape::of(to), &[sums]).unwrap();
                 let sum = self.b.push1(SumCols, &[sums]).unwrap();
                 let v = self.b.push1(Sigmoid, &[sum]).unwrap();
                 self.per_row.push(v);

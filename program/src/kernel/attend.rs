@@ -14,6 +14,7 @@ use crate::eval::{Evaluator, Memory};
 use crate::expr::{BinaryOp, Body, Expr, ExprId, UnaryOp};
 use crate::real::Real;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 /// Fused scaled-dot-product attention over [batch, seq, heads · head] tensors (keys: kv_heads · head; values: kv_heads · value; results:
@@ -54,6 +55,15 @@ pub struct Attend {
     pub scale: f64,
     #[serde(default, skip_serializing_if = "Scores::is_plain")]
     pub scores: Scores,
+}
+
+/// By bits, of all but what seldom tells two kernels of a model apart.
+impl Hash for Attend {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.dtype, self.inputs, self.causal, self.scores).hash(state);
+        (self.heads, self.kv_heads, self.head, self.window).hash(state);
+        self.scale.to_bits().hash(state);
+    }
 }
 
 impl Attend {

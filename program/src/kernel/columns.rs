@@ -17,7 +17,7 @@ use std::ops::Range;
 /// dims: `[rows, seq]`. tiles: blocks of [`Columns::TILE`] columns. Each column is summed on its own: the rows of each block
 /// of [`Columns::BLOCK`] in order from +0, then these sums in order from +0. `value` contains no reduction. The output is the
 /// last operand.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Columns {
     pub dtype: DType,
     pub cols: u64,

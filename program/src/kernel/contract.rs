@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// Register and cache blocking of a contraction; part of the spec so that tuning is frozen in the
 /// artifact. `kc` fixes the order of summation, so it is part of the meaning too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Blocking {
     /// Rows of a register tile.
     pub mr: u32,
@@ -37,7 +37,7 @@ impl Blocking {
 }
 
 /// In which order a contraction adds up, within a block of its inner length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Products are accumulated by FMA from zero, in order.
@@ -90,7 +90,7 @@ pub const TILES: [u64; 2] = [64, 16];
 
 /// How many pieces of its inner length a contraction sums apart, so that a small C has enough blocks. C has rows of `n` numbers for each of
 /// them, side by side: [m, parts · n].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Parts(pub u32);
 
 impl Parts {
@@ -117,7 +117,7 @@ impl Default for Parts {
 }
 
 /// How a contraction's right-hand operand B(k, n) lies in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// Panels made by [`Pack`](super::Pack).
@@ -148,7 +148,7 @@ impl Layout {
 /// block sums are added in order (starting from C itself with `accumulate`:
 /// C + block₀, then + block₁, …). The epilogue sees the finished sum as [`crate::expr::Expr::Acc`], and
 /// may load operands by element, column or scalar. (On tensor cores the order is the card's: [`crate::gpu::tensor`].)
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Contract {
     pub dtype: DType,
     pub a: DType,
@@ -236,7 +236,7 @@ impl Contract {
 }
 
 /// A map applied to the finished element of a contraction. Operand numbers are those of the launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Epilogue {
     pub operands: u32,
     pub uniforms: u32,

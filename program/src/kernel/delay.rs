@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The last [`Delay::reach`] tokens' rows outlive a launch in a ring: that of the token after n others is row n mod reach. Operands x
 /// `[batch, seq, cols]`, y `[batch, seq, cols · by.len()]`, ring `[batch, reach, cols]`, of which nothing is read that this text has not
 /// written; dims `[batch, seq, past]`. Tiles: blocks of [`Delay::TILE`] columns of a sequence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Delay {
     pub dtype: DType,
     pub cols: u64,

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// SequenceSum: `out[b, :] = Σ_t rows[b · seq + t, :]` for t in order, from zero. dims: `[batch, seq]`; operands rows, out; tiles:
 /// one per sequence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Gather {
     pub dtype: DType,
     pub cols: u64,

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 const MOST_WEIGHTS: u64 = 1 << 40;
 
 /// How many matrices there are, and how rows meet them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Groups {
     pub groups: u64,
     /// Rows of the result that are made of one row of A, one after the other.
@@ -56,7 +56,7 @@ impl Groups {
 /// B, the matrices, each [n, k]; tiles: for each group one per [`Grouped::height`] rows. Order of summation: rows are cut into blocks of
 /// `kc`, whichever group they are of; inside a block products are accumulated by FMA from zero, in order; the block sums are added in
 /// order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Grouped {
     pub dtype: DType,
     /// Types in memory of the two factors: that of arithmetic, or bf16 where they are rounded.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// In each element: the product with α rounded, then a fused multiply-add of k_i v_j; o_j sums `q_i S_ij` over i in order from zero by
 /// fused multiply-add. `delta`: that sum is taken before the addition, and the difference of v_j and it rounded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct LinearAttend {
     pub dtype: DType,
     pub heads: u64,
@@ -39,7 +39,7 @@ pub struct LinearAttend {
 }
 
 /// What α is a number for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decay {
     /// There is none: α is 1.

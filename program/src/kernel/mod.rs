@@ -119,7 +119,7 @@ impl<S> Sample<S> {
 macro_rules! kernels {
     ($($variant:ident($spec:ty) = $kind:ty,)*) => {
         /// One distinct kernel.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
         #[serde(tag = "kind", rename_all = "snake_case")]
         pub enum KernelSpec {
             $($variant($spec),)*
@@ -236,7 +236,7 @@ impl KernelSpec {
 }
 
 /// An extent that is part of the kernel, or given at launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
     Static(u64),

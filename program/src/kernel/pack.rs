@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// dims: `[n, k]`. tiles: one per panel, `ceil(n / nr)`. operands: B, packed.
 /// `transposed: false`: B is stored [k, n] (row stride n); `true`: stored [n, k] (row stride k).
 /// The packed buffer holds `ceil(n / nr) · nr · depth` elements, `depth` that of the order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Pack {
     pub dtype: DType,
     pub from: DType,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Writes one result of a row kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Store {
     /// Operand index of the output.
     pub operand: u32,
@@ -25,7 +25,7 @@ pub struct Store {
 ///
 /// dims: `[rows, seq]` (`seq` is read by [`crate::expr::RowMap::by_position`] only; 1 otherwise).
 /// tiles: one per row. An output may alias an input that is read with the same access only.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Rows {
     pub dtype: DType,
     pub cols: u64,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// a, b, h, d and their derivatives are rows of `cols` columns, one for each token of each sequence; tiles: blocks of
 /// [`Scan::TILE`] columns of a sequence, so a launch's parallelism is that of sequences and columns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Scan {
     pub dtype: DType,
     pub cols: u64,
@@ -23,7 +23,7 @@ pub struct Scan {
 }
 
 /// Where a recurrence begins, and which way it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanForm {
     /// From zero. Operands a, b, h; dims `[batch, seq]`.

@@ -7,6 +7,7 @@ use super::attend::{Apply, Attend};
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::real::Real;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 
 /// What is made of scaled scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,14 @@ pub struct Scores {
     /// say all that it needs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sinks: bool,
+}
+
+/// By bits.
+impl Hash for Scores {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let softcap = self.softcap.map(f64::to_bits);
+        (softcap, self.alibi, self.sinks).hash(state);
+    }
 }
 
 impl Scores {

@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 /// A token is open where `open[t]` is above 0. Before a token stand those with larger scores, and of equal ones the earlier; a score that is
 /// no number counts as −∞. k is a share of all tokens of the sequence, rounded up. Operands scores, open, out `[batch, seq]`; dims
 /// `[batch, seq]`. Tiles: blocks of [`TopTokens::TILE`] tokens of a sequence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct TopTokens {
     pub dtype: DType,
     pub share: Share,
 }
 
 /// `of / from`, above 0 and at most 1, of the tokens of a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Share {
     pub of: u32,
     pub from: u32,

@@ -13,6 +13,7 @@ use crate::value::Value;
 use odec_program::kernel::{Attend, Scores};
 use odec_program::{DType, Dim};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// q `[B, S, heads · head]`, k `[B, S, kv_heads · head]`, v `[B, S, kv_heads · value] → ` o `[B, S, heads · value]`, lse `[B, S, heads]`.
 /// Per head `o_i = Σ_j p_ij v_j`, `p_ij = exp(s_ij − lse_i)`, `s_ij = q_i · k_j / √head`, j ≤ i if causal, i − window < j if there is
@@ -263,11 +264,11 @@ fn of_sinks(cx: &mut VjpCx, sinks: Value, d: Value, heads: u64) -> TypeResult {
     let columns = b.ty(o).cols() / heads;
     let tokens = b.ty(o).tokens();
     let rows = |last: u64| vec![Dim::Batch, tokens, Dim::Fixed(heads), Dim::Fixed(last)];
-    let split = Reshape { to: rows(columns) };
+    let split = Reshape::of(rows(columns));
     let split = b.push1(split, &[product])?;
     let delta = b.push1(SumCols, &[split])?;
     let to = vec![Dim::Batch, tokens, Dim::Fixed(heads)];
-    let delta = b.push1(Reshape { to }, &[delta])?;
+    let delta = b.push1(Reshape::of(to), &[delta])?;
     let below = minus(b, lse)?;
     let shifted = b.push1(Add, &[below, sinks])?;
     let weight = b.push1(Exp, &[shifted])?;
@@ -374,7 +375,7 @@ impl Op for Attention {
         // As many tokens whatever a run's sequence has.
         let grid = |mut sample: Sample| {
             let states = sample.ins.iter_mut().filter(|t| t.is_state());
-            states.for_each(|t| t.shape[1] = Dim::Fixed(7));
+            states.for_each(|t| Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(7));
             sample
         };
         vec![

@@ -62,7 +62,7 @@ impl Op for Cache {
         if self.elem == Elem::Index {
             return fail(Self::NAME, "does not hold indices");
         }
-        let (elem, shape) = (self.elem, shape.to_vec());
+        let (elem, shape) = (self.elem, shape.into());
         Ok(vec![TensorType { elem, shape }])
     }
 

@@ -9,6 +9,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
+use std::sync::Arc;
 use odec_program::kernel::Attend;
 
 /// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
@@ -118,8 +119,9 @@ impl Op for CachedAttention {
         let each = |attention: Attention, name| {
             let mut sample = of(attention, 12 / attention.heads, name);
             if !attention.causal {
-                sample.ins[1].shape[0] = Dim::Fixed(1);
-                sample.ins[2].shape[0] = Dim::Fixed(1);
+                for i in [1, 2] {
+                    Arc::make_mut(&mut sample.ins[i].shape)[0] = Dim::Fixed(1);
+                }
             }
             let op = CachedAttention {
                 attention,

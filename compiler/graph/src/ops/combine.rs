@@ -13,11 +13,20 @@ use crate::text::{
 use crate::types::{Elem, TensorType};
 use odec_program::Coeff;
 use odec_program::expr::{BinaryOp, UnaryOp};
+use std::sync::Arc;
 
 /// Inputs of one type; as many coefficients as inputs, at least one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Combine {
-    pub coeffs: Vec<Exact>,
+    pub coeffs: Arc<[Exact]>,
+}
+
+impl Combine {
+    pub fn of(coeffs: impl Into<Arc<[Exact]>>) -> Combine {
+        Combine {
+            coeffs: coeffs.into(),
+        }
+    }
 }
 
 impl Op for Combine {
@@ -28,8 +37,8 @@ impl Op for Combine {
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        let coeffs = given.need("coeffs")?;
-        Ok(Combine { coeffs })
+        let coeffs: Vec<Exact> = given.need("coeffs")?;
+        Ok(Combine::of(coeffs))
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -74,9 +83,7 @@ impl Op for Combine {
                 return d;
             }
             cx.b.push1(
-                Combine {
-                    coeffs: vec![c.clone()],
-                },
+                Combine::of([c.clone()]),
                 &[d],
             )
             .expect("one input, one coefficient")

@@ -102,7 +102,7 @@ impl Op for DepthwiseWindows {
         let under = cx.b.push1(Windows { window }, &[tokens]).expect("tokens");
         let columns = cx.in_type(1).cols();
         let to = vec![Dim::Batch, Dim::Fixed(window.count()), Dim::Fixed(columns)];
-        let under = cx.b.push1(Reshape { to }, &[under]).expect("the same elements");
+        let under = cx.b.push1(Reshape::of(to), &[under]).expect("the same elements");
         let repeated = vec![rows; window.places() as usize];
         let repeated = cx.b.push1(Concat, &repeated).expect("the same rows");
         let products = cx.b.push1(Mul, &[repeated, under]).expect("one type");

@@ -36,7 +36,7 @@ impl Op for Exceeds {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         match operands(Self::NAME, ins)? {
-            [n] if n.elem == Elem::Index && n.shape == [Dim::Fixed(1)] => {
+            [n] if n.elem == Elem::Index && *n.shape == [Dim::Fixed(1)] => {
                 Ok(vec![TensorType::scalar()])
             }
             [n] => fail(Self::NAME, format!("needs one whole number, not {n}")),

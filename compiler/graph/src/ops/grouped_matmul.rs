@@ -97,7 +97,7 @@ pub(super) fn sum_parts(b: &mut Builder, x: Value, parts: u64) -> Value {
     };
     let each: Vec<Value> = (0..parts).map(|n| part(n, b)).collect();
     let coeffs = vec![crate::Exact::one(); each.len()];
-    b.push1(Combine { coeffs }, &each).expect("one type")
+    b.push1(Combine::of(coeffs), &each).expect("one type")
 }
 
 impl GroupedMatMul {
@@ -225,7 +225,7 @@ impl Op for GroupedMatMul {
         let d_w = match types[2].rank() {
             2 => {
                 let to = types[2].shape.clone();
-                cx.b.push1(Reshape { to }, &[d_w]).expect("one matrix")
+                cx.b.push1(Reshape::of(to), &[d_w]).expect("one matrix")
             }
             _ => d_w,
         };

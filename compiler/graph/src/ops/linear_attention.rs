@@ -154,7 +154,7 @@ impl LinearAttention {
         };
         let (read, added) = (b.push1(Mul, &read)?, b.push1(Mul, &added)?);
         let coeffs = vec![Exact::one(), Exact::int(-1)];
-        let own = b.push1(Combine { coeffs }, &[read, added])?;
+        let own = b.push1(Combine::of(coeffs), &[read, added])?;
         let after = self.sums(b, own)?;
         // Where a token forgets everything, nothing can be told of what it forgot. The square of what is almost nothing is zero, so that no
         // quotient overflows.
@@ -234,9 +234,9 @@ impl LinearAttention {
         let own = self.split(cx.b, v)?;
         let own = cx.b.push1(Mul, &[weight, own])?;
         let to = cx.b.ty(v).shape.clone();
-        let own = cx.b.push1(Reshape { to }, &[own])?;
+        let own = cx.b.push1(Reshape::of(to), &[own])?;
         let coeffs = vec![Exact::one(), Exact::int(-1)];
-        cx.b.push1(Combine { coeffs }, &[own, all])
+        cx.b.push1(Combine::of(coeffs), &[own, all])
     }
 
     /// `[B, S, heads, 1]`: the product of two rows in each head.
@@ -248,11 +248,11 @@ impl LinearAttention {
 
     /// `[B, S, heads · n]` as `[B, S, heads, n]`.
     fn split(self, b: &mut Builder, x: Value) -> TypeResult {
-        let mut to = b.ty(x).shape.clone();
+        let mut to = b.ty(x).shape.to_vec();
         let cols = b.ty(x).cols() / self.heads;
         to.pop();
         to.extend([Dim::Fixed(self.heads), Dim::Fixed(cols)]);
-        b.push1(Reshape { to }, &[x])
+        b.push1(Reshape::of(to), &[x])
     }
 }
 

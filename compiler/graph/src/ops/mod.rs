@@ -29,8 +29,10 @@ macro_rules! ops {
         impl InferTypes for OpKind {
             /// Output types, checked: no empty dimension, a fixed last one, a countable size. Operands in bf16 count as reals.
             fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-                let ins: Vec<TensorType> = ins.iter().map(|t| self.operand(t)).collect();
-                let types = match self { $(OpKind::$ty(o) => o.infer(&ins)),* }?;
+                let halves = ins.iter().any(|t| t.elem == Elem::Bf16);
+                let widened: Vec<TensorType> = if halves { ins.iter().map(|t| self.operand(t)).collect() } else { vec![] };
+                let ins = if halves { &widened } else { ins };
+                let types = match self { $(OpKind::$ty(o) => o.infer(ins)),* }?;
                 let check = |t: &TensorType| t.check().map_err(|what| TypeError { op: self.name(), what });
                 types.iter().try_for_each(check)?;
                 Ok(types)
@@ -60,7 +62,7 @@ use crate::graph;
 use crate::op::{EvalError, InferTypes, Kind, TypeError, Vjp};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
-use crate::types::TensorType;
+use crate::types::{Elem, TensorType};
 
 mod op;
 mod support;

@@ -44,9 +44,7 @@ impl Op for Mul {
         if a == b {
             // d(x²) = 2x
             let once = times(a, &to_a);
-            let twice = Combine {
-                coeffs: vec![Exact::int(2)],
-            };
+            let twice = Combine::of([Exact::int(2)]);
             let twice = cx.b.push1(twice, &[once]).expect("one term");
             return Vjp::Rule(vec![Some(twice), None]);
         }

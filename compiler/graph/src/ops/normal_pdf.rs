@@ -43,9 +43,7 @@ impl Op for NormalPdf {
         let (x, y, d) = (cx.ins[0], cx.outs[0], cx.d());
         let slope = cx.b.push1(Mul, &[x, y]).expect("one shape");
         let slope = cx.b.push1(Mul, &[d, slope]).expect("one shape");
-        let minus = Combine {
-            coeffs: vec![Exact::int(-1)],
-        };
+        let minus = Combine::of([Exact::int(-1)]);
         Vjp::Rule(vec![Some(
             cx.b.push1(minus, &[slope]).expect("one operand"),
         )])

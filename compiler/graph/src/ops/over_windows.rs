@@ -66,7 +66,7 @@ impl Op for OverWindows {
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
         let (d, window, to) = (cx.d(), self.window, cx.in_type(0).shape);
         let back = cx.b.push1(Windows { window }, &[d]).expect("a row for each token");
-        let back = cx.b.push1(Reshape { to }, &[back]).expect("the same elements");
+        let back = cx.b.push1(Reshape::of(to), &[back]).expect("the same elements");
         Vjp::Rule(vec![Some(back)])
     }
 

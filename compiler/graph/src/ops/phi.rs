@@ -105,7 +105,7 @@ impl Op for Phi {
                 let index = k + 1;
                 let next = cx.b.push1(Phi { index }, &[z]).expect("one shape");
                 let coeffs = vec![Exact::one(), Exact::int(-i64::from(k))];
-                let difference = Combine { coeffs };
+                let difference = Combine::of(coeffs);
                 cx.b.push1(difference, &[y, next]).expect("one shape")
             }
         };

@@ -37,9 +37,7 @@ impl Op for Recip {
         let (y, d) = (cx.outs[0], cx.d());
         let square = cx.b.push1(Mul, &[y, y]).expect("one shape");
         let product = cx.b.push1(Mul, &[d, square]).expect("one shape");
-        let minus = Combine {
-            coeffs: vec![Exact::int(-1)],
-        };
+        let minus = Combine::of([Exact::int(-1)]);
         Vjp::Rule(vec![Some(cx.b.push1(minus, &[product]).expect("one term"))])
     }
 

@@ -7,14 +7,19 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::{Access, Dim, Size};
+use std::sync::Arc;
 
 /// `x` in the shape `to`, row by row: `[B, S, C]` as `[B, S, heads, C/heads]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reshape {
-    pub to: Vec<Dim>,
+    pub to: Arc<[Dim]>,
 }
 
 impl Reshape {
+    pub fn of(to: impl Into<Arc<[Dim]>>) -> Reshape {
+        Reshape { to: to.into() }
+    }
+
     /// To a fixed size.
     pub fn fixed(shape: &[u64]) -> Reshape {
         Reshape { to: dims(shape) }
@@ -25,7 +30,7 @@ impl Reshape {
     }
 }
 
-pub(super) fn dims(shape: &[u64]) -> Vec<Dim> {
+pub(super) fn dims(shape: &[u64]) -> Arc<[Dim]> {
     shape.iter().map(|n| Dim::Fixed(*n)).collect()
 }
 

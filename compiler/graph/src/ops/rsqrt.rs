@@ -39,9 +39,7 @@ impl Op for Rsqrt {
         let square = cx.b.push1(Mul, &[y, y]).expect("one shape");
         let cube = cx.b.push1(Mul, &[square, y]).expect("one shape");
         let product = cx.b.push1(Mul, &[d, cube]).expect("one shape");
-        let half = Combine {
-            coeffs: vec![Exact::ratio(-1, 2)],
-        };
+        let half = Combine::of([Exact::ratio(-1, 2)]);
         Vjp::Rule(vec![Some(cx.b.push1(half, &[product]).expect("one term"))])
     }
 

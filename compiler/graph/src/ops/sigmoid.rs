@@ -37,9 +37,7 @@ impl Op for Sigmoid {
         // d (y − y²)
         let (y, d) = (cx.outs[0], cx.d());
         let square = cx.b.push1(Mul, &[y, y]).expect("one shape");
-        let minus = Combine {
-            coeffs: vec![Exact::one(), Exact::int(-1)],
-        };
+        let minus = Combine::of([Exact::one(), Exact::int(-1)]);
         let slope = cx.b.push1(minus, &[y, square]).expect("one shape");
         Vjp::Rule(vec![Some(cx.b.push1(Mul, &[d, slope]).expect("one shape"))])
     }

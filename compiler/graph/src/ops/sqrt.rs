@@ -39,9 +39,7 @@ impl Op for Sqrt {
         let (y, d) = (cx.outs[0], cx.d());
         let inverse = cx.b.push1(Recip, &[y]).expect("one operand");
         let product = cx.b.push1(Mul, &[d, inverse]).expect("one shape");
-        let half = Combine {
-            coeffs: vec![Exact::ratio(1, 2)],
-        };
+        let half = Combine::of([Exact::ratio(1, 2)]);
         Vjp::Rule(vec![Some(cx.b.push1(half, &[product]).expect("one term"))])
     }
 

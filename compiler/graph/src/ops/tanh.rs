@@ -77,9 +77,7 @@ impl Op for Tanh {
         let (y, d) = (cx.outs[0], cx.d());
         let square = cx.b.push1(Mul, &[y, y]).expect("one shape");
         let lost = cx.b.push1(Mul, &[d, square]).expect("one shape");
-        let minus = Combine {
-            coeffs: vec![Exact::one(), Exact::int(-1)],
-        };
+        let minus = Combine::of([Exact::one(), Exact::int(-1)]);
         Vjp::Rule(vec![Some(
             cx.b.push1(minus, &[d, lost]).expect("one shape"),
         )])

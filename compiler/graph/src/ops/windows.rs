@@ -107,7 +107,7 @@ impl Op for Windows {
         let (d, window) = (cx.d(), self.window);
         let columns = window.places() * cx.in_type(0).cols();
         let to = vec![Dim::Batch, Dim::Fixed(window.count()), Dim::Fixed(columns)];
-        let d = cx.b.push1(Reshape { to }, &[d]).expect("the same elements");
+        let d = cx.b.push1(Reshape::of(to), &[d]).expect("the same elements");
         let back = cx.b.push1(OverWindows { window }, &[d]);
         Vjp::Rule(vec![Some(back.expect("a row for each window"))])
     }

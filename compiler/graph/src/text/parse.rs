@@ -2,8 +2,9 @@
 
 use super::attrs::Attrs;
 use super::site;
-use crate::graph::{Site, Solution};
+use crate::graph::Solution;
 use crate::ops::{Builder, Graph, NAMES, OpKind};
+use crate::shared::Shared;
 use crate::types::{Elem, TensorType};
 use crate::value::Pair;
 use crate::value::Value;
@@ -94,8 +95,8 @@ impl Reader<'_> {
         let kind = OpKind::from_attrs(op, &mut attrs)?;
         attrs.end(op)?;
         self.b.site = match self.cursor.take("@") {
-            true => site::parse(&mut self.cursor)?,
-            false => Site::default(),
+            true => site::parse(&mut self.cursor)?.into(),
+            false => Shared::default(),
         };
         self.cursor.end()?;
         let made = match self.b.push(kind, &operands) {
@@ -239,7 +240,10 @@ impl Reader<'_> {
                 return self.cursor.expected("`,` or `]`");
             }
         }
-        let ty = TensorType { elem, shape };
+        let ty = TensorType {
+            elem,
+            shape: shape.into(),
+        };
         match ty.check() {
             Ok(()) => Ok(ty),
             Err(what) => self.cursor.error(start, what),

@@ -207,11 +207,11 @@ fn columns_become_heads_and_columns_again() {
     };
     let x = b.push1(x, &[]).expect("an input");
     let to = heads.shape.clone();
-    let split = b.push1(ops::Reshape { to }, &[x]).expect("as many");
+    let split = b.push1(ops::Reshape::of(to), &[x]).expect("as many");
     let sum = b.push1(SumCols, &[split]).expect("columns");
     let scaled = b.push1(Mul, &[split, sum]).expect("a number per row");
     let to = TensorType::state(8).shape;
-    let back = b.push1(ops::Reshape { to }, &[scaled]).expect("as many");
+    let back = b.push1(ops::Reshape::of(to), &[scaled]).expect("as many");
     b.output("y", back);
     let data: Vec<f64> = (0..48).map(f64::from).collect();
     let feeds = BTreeMap::from([("x".to_string(), Tensor::new(vec![2, 3, 8], data.clone()))]);

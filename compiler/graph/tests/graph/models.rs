@@ -407,9 +407,7 @@ fn gradients_add_up_in_order() {
     assert_eq!(found[1], None);
     let total = found[0].expect("it depends on w");
     let last = graph.node(total.node);
-    let two = ops::Combine {
-        coeffs: vec![Exact::one(), Exact::one()],
-    };
+    let two = ops::Combine::of([Exact::one(), Exact::one()]);
     assert_eq!(last.op, two.clone().into());
     let before = graph.node(last.operands[0].node);
     assert_eq!(before.op, two.into());

@@ -318,28 +318,13 @@ fn wrong_operands_are_errors() {
         (ops::Mul.into(), vec![s5.clone(), at.clone()]),
         (ops::Exp.into(), vec![at.clone()]),
         (ops::WherePositive.into(), vec![s5.clone(), row.clone()]),
-        (ops::Combine { coeffs: vec![] }.into(), vec![]),
+        (ops::Combine::of([]).into(), vec![]),
+        (ops::Combine::of([Exact::one()]).into(), vec![s5.clone(); 2]),
         (
-            ops::Combine {
-                coeffs: vec![Exact::one()],
-            }
-            .into(),
-            vec![s5.clone(); 2],
-        ),
-        (
-            ops::Combine {
-                coeffs: vec![Exact::one(); 2],
-            }
-            .into(),
+            ops::Combine::of(vec![Exact::one(); 2]).into(),
             vec![s5.clone(), row.clone()],
         ),
-        (
-            ops::Combine {
-                coeffs: vec![Exact::one()],
-            }
-            .into(),
-            vec![at.clone()],
-        ),
+        (ops::Combine::of([Exact::one()]).into(), vec![at.clone()]),
         (ops::Broadcast { to: s5.clone() }.into(), vec![s4.clone()]),
         (ops::Broadcast { to: at.clone() }.into(), vec![row.clone()]),
         (ops::SumCols.into(), vec![scalar.clone()]),
@@ -524,7 +509,7 @@ fn types() -> impl Strategy<Value = TensorType> {
     ];
     (shape, any::<bool>()).prop_map(|(shape, real)| TensorType {
         elem: if real { Elem::Real } else { Elem::Index },
-        shape,
+        shape: shape.into(),
     })
 }
 

@@ -146,7 +146,8 @@ fn graph_of(samples: &[(usize, u64)], paths: &[String]) -> Graph {
             path: one(2).map(|_| path.clone()).unwrap_or_default(),
             pass: one(2).map_or(Pass::Forward, |_| Pass::Backward),
             replay: one(3).unwrap_or(0),
-        };
+        }
+        .into();
         let operand = |(k, ty): (usize, &TensorType)| {
             let name = format!("{path}.{i}.{k}");
             let ty = ty.clone();

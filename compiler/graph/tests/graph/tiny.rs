@@ -67,7 +67,8 @@ impl Tiny {
             evaluation,
             path,
             ..Site::default()
-        };
+        }
+        .into();
     }
 
     /// `rmsnorm |> attention(heads: 2, causal, rope)` with the parameters of `owner`.

@@ -2,11 +2,12 @@
 //!
 //! Takes graphs and lists of launches; gives entries, and keeps what they share: kernels, prepared memory, caches.
 
-use super::{AssembleError, EntryMemory, Options};
+use super::{AssembleError, EntryMemory, Options, Passed};
 use crate::body::{self, dtype};
 use crate::epilogue_fusion::fuse_epilogues;
+use crate::facts::Facts;
 use crate::fuse::{Fusion, fuse};
-use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
+use crate::launch_list::{BufferId, Launch, LaunchList, Placement, Spec};
 use crate::layout::ParamTable;
 use crate::lower::{Homes, lower};
 use crate::plan::{Layout, check, plan};
@@ -30,12 +31,18 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    fn add(&mut self, spec: KernelSpec) -> u32 {
+    fn add(&mut self, spec: &Spec) -> u32 {
         let symbol = spec.symbol();
-        *self.by_symbol.entry(symbol.clone()).or_insert_with(|| {
-            self.list.push(Kernel { symbol, spec });
-            self.list.len() as u32 - 1
-        })
+        if let Some(known) = self.by_symbol.get(symbol) {
+            return *known;
+        }
+        let number = self.list.len() as u32;
+        self.by_symbol.insert(symbol.into(), number);
+        self.list.push(Kernel {
+            symbol: symbol.into(),
+            spec: (**spec).clone(),
+        });
+        number
     }
 }
 
@@ -55,6 +62,7 @@ pub(super) struct Maker<'a> {
     pub(super) kernels: Kernels,
     pub(super) sites: Sites,
     pub(super) memory: Vec<EntryMemory>,
+    pub(super) graphs: Passed,
 }
 
 impl<'a> Maker<'a> {
@@ -76,6 +84,7 @@ impl<'a> Maker<'a> {
             kernels: Kernels::default(),
             sites: Sites::default(),
             memory: vec![],
+            graphs: Passed::default(),
         }
     }
 
@@ -94,7 +103,7 @@ impl<'a> Maker<'a> {
                 OpKind::Input(i) => Some(Io {
                     name: i.name.clone(),
                     dtype: dtype(&i.ty, real),
-                    shape: i.ty.shape.clone(),
+                    shape: i.ty.shape.to_vec(),
                 }),
                 _ => None,
             })
@@ -118,12 +127,13 @@ impl<'a> Maker<'a> {
         if matches!(name, EntryId::Decode | EntryId::Extend) {
             tiling.warpgroups = tiling.warpgroups.map(|_| Tokens::Few);
         }
-        let units = fuse(&graph, self.options.fusion, !tiling.packs);
+        let facts = Facts::new(&graph);
+        let units = fuse(&facts, self.options.fusion, !tiling.packs);
         let failed = |error| AssembleError::Lower {
             entry: name.into(),
             error,
         };
-        let mut code = lower(&graph, &units, &homes, tiling, real).map_err(failed)?;
+        let mut code = lower(&facts, &units, &homes, tiling, real).map_err(failed)?;
         if self.options.fusion == Fusion::On {
             code = fuse_epilogues(code);
         }
@@ -147,6 +157,7 @@ impl<'a> Maker<'a> {
             entry.kept = kept;
         }
         made.push((name, entry));
+        self.graphs.0.push((name, policy, graph));
         Ok(made)
     }
 
@@ -178,7 +189,7 @@ impl<'a> Maker<'a> {
                     outputs.push(Io {
                         name: result.clone(),
                         dtype: dtype(ty, real),
-                        shape: ty.shape.clone(),
+                        shape: ty.shape.to_vec(),
                     });
                     Operand::at(Slot::Output(outputs.len() as u32 - 1), 0)
                 }
@@ -255,7 +266,7 @@ impl<'a> Maker<'a> {
             let name = ResultId::Gradient(&p.path).to_string();
             let b = code.buffer(name.clone(), self.table.real, ty.size(), home);
             code.launches.push(Launch {
-                spec: KernelSpec::Rows(spec),
+                spec: KernelSpec::Rows(spec).into(),
                 args: vec![b],
                 dims,
                 coeffs,
@@ -328,7 +339,7 @@ impl<'a> Maker<'a> {
                     held.pairs.iter().all(stays).then_some(held.flag)
                 };
                 Instr {
-                    kernel: self.kernels.add(l.spec.clone()),
+                    kernel: self.kernels.add(&l.spec),
                     operands: l.args.iter().enumerate().map(operand).collect(),
                     dims: l.dims.clone(),
                     coeffs: l.coeffs.clone(),

@@ -42,10 +42,23 @@ pub enum AssembleError {
 }
 
 /// A manifest and how well its memory is shared.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Assembled {
     pub manifest: Manifest,
     pub memory: Vec<EntryMemory>,
+    pub graphs: Passed,
+}
+
+/// What the graph passes made of the graph of each entry, under a policy. Costs are counted on it.
+#[derive(Clone, Debug, Default)]
+pub struct Passed(Vec<(EntryId, Policy, Graph)>);
+
+impl Passed {
+    pub fn get(&self, entry: EntryId, policy: Policy) -> Option<&Graph> {
+        let mut all = self.0.iter();
+        let found = all.find(|(e, p, _)| (*e, *p) == (entry, policy));
+        found.map(|(.., graph)| graph)
+    }
 }
 
 /// The manifest of a model, with every entry planned.
@@ -114,6 +127,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         memory,
         prepared,
         cache,
+        graphs,
         ..
     } = maker;
     let program = Program {
@@ -144,10 +158,14 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         claims: model.claims.clone(),
         depths: model.depths.clone(),
     };
-    Ok(Assembled { manifest, memory })
+    Ok(Assembled {
+        manifest,
+        memory,
+        graphs,
+    })
 }
 
-/// The gradient's entry alone, under a memory policy that need not be the model's own; none without a gradient.
+/// The gradient's entry alone, under a memory policy that need not be the model's own, and its graph; none without a gradient.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -155,7 +173,7 @@ pub fn gradient(
     model: &Model,
     options: Options,
     memory: Memory,
-) -> Result<Option<Entry>, AssembleError> {
+) -> Result<Option<(Entry, Passed)>, AssembleError> {
     let Some(graph) = model.grad else {
         return Ok(None);
     };
@@ -168,7 +186,7 @@ pub fn gradient(
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
     let mut made = maker.graph_entries(EntryId::Grad, graph, trained(model))?;
-    Ok(made.pop().map(|(_, entry)| entry))
+    Ok(made.pop().map(|(_, entry)| (entry, maker.graphs)))
 }
 
 /// What loss and gradient are planned for.

@@ -6,7 +6,7 @@
 
 use super::{LowerError, Lowering};
 use crate::body::{self, dtype};
-use crate::facts::{kind, only};
+use crate::facts::{Role, kind, only};
 use crate::launch_list::{BufferId, Placement};
 use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
@@ -204,7 +204,9 @@ impl Lowering<'_> {
 
     /// What was made of a right-hand operand before, unless it is a weight in another stretch.
     fn found(&self, layout: (Value, bool, DType), stretch: u32) -> Option<BufferId> {
-        let weight = matches!(kind(self.graph, layout.0.node), Kind::Source);
+        let node = layout.0.node;
+        let weight = *self.facts.role(node) == Role::Source
+            && matches!(kind(self.graph, node), Kind::Source);
         let made = self.packs.get(&layout)?;
         (made.stretch == stretch || !weight).then_some(made.buffer)
     }

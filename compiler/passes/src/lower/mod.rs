@@ -10,9 +10,10 @@ mod places;
 pub use contract::Tiling;
 
 use crate::body::{self, Bound, dtype};
-use crate::facts::{kind, only};
+use crate::facts::{Facts, Role, kind, only};
 use crate::fuse::{Shape, Unit, Units};
 use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
+use crate::spec::Specs;
 use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Value};
@@ -49,19 +50,21 @@ pub enum LowerError {
 
 /// Turns units into launches, in their order; reals are `real`.
 pub fn lower(
-    graph: &Graph,
+    facts: &Facts,
     units: &Units,
     homes: &Homes,
     tiling: Tiling,
     real: DType,
 ) -> Result<LaunchList, LowerError> {
     let mut l = Lowering {
-        graph,
+        facts,
+        graph: facts.graph(),
         units,
         homes,
         tiling,
         real,
         code: LaunchList::default(),
+        specs: Specs::default(),
         buffers: BTreeMap::new(),
         packs: BTreeMap::new(),
         stretch: Stretch::default(),
@@ -83,6 +86,7 @@ pub fn lower(
 }
 
 struct Lowering<'a> {
+    facts: &'a Facts<'a>,
     graph: &'a Graph,
     units: &'a Units,
     homes: &'a Homes,
@@ -90,6 +94,7 @@ struct Lowering<'a> {
     /// What reals are computed in.
     real: DType,
     code: LaunchList,
+    specs: Specs,
     buffers: BTreeMap<Value, BufferId>,
     /// (right-hand operand, stored transposed, element type of its panels) → packed panels.
     packs: BTreeMap<(Value, bool, DType), PreparedOperand>,
@@ -104,10 +109,8 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     /// Sums accumulated in place share one buffer with their terms, and a view is the buffer of what it shows.
-    fn canonical(&self, mut v: Value) -> Value {
-        while let Kind::View = kind(self.graph, v.node) {
-            v = self.graph.node(v.node).operands[0];
-        }
+    fn canonical(&self, v: Value) -> Value {
+        let v = self.facts.behind(self.graph, v);
         match self.units.chains.place.get(&v.node) {
             Some((sum, _)) => only(*sum),
             None => v,
@@ -133,26 +136,31 @@ impl Lowering<'_> {
         }
         let (node, ty) = (self.graph.node(v.node), self.graph.ty(v));
         let name = self.name(v);
-        let home = match kind(self.graph, v.node) {
-            Kind::Source => Placement::Fixed(self.home_of_source(v)?),
-            Kind::FromPast => {
+        // Other kinds know neither a place nor a number of their own.
+        let special = matches!(
+            self.facts.role(v.node),
+            Role::Source | Role::Scalar | Role::Fresh
+        );
+        let kind = special.then(|| kind(self.graph, v.node));
+        let claimed = || self.claimed.get(&v).copied();
+        let arena = || claimed().map_or(Placement::Arena, Placement::Fixed);
+        let home = match &kind {
+            None => arena(),
+            Some(Kind::Source) => Placement::Fixed(self.home_of_source(v)?),
+            Some(Kind::FromPast) => {
                 let table = self.graph.node(v.node).operands[0];
                 Placement::Fixed(Operand {
                     stride: self.row_bytes(table),
                     ..self.home_of_source(table)?
                 })
             }
-            made => match made.replaces(v.port) {
+            Some(made) => match made.replaces(v.port) {
                 Some(n) => Placement::Fixed(self.home_of_source(node.operands[n])?),
-                None => self
-                    .claimed
-                    .get(&v)
-                    .cloned()
-                    .map_or(Placement::Arena, Placement::Fixed),
+                None => arena(),
             },
         };
-        let scalar = match kind(self.graph, v.node) {
-            Kind::Scalar(c) => Some(c),
+        let scalar = match kind {
+            Some(Kind::Scalar(c)) => Some(c),
             _ => None,
         };
         let b = self
@@ -179,7 +187,8 @@ impl Lowering<'_> {
         coeffs: Vec<Coeff>,
         node: u32,
     ) {
-        let site = self.graph.node(node).site.clone();
+        let site = Site::clone(&self.graph.node(node).site);
+        let spec = self.specs.of(spec);
         self.code.launches.push(Launch {
             spec,
             args,
@@ -245,7 +254,7 @@ impl Lowering<'_> {
                 let stored = made.filter(|v| self.units.stored.contains(v));
                 let stored: Vec<Value> = stored.collect();
                 let held = self.held(unit, &stored)?;
-                let bound = body::rows(self.graph, &unit.nodes, *domain, stored, self.real)?;
+                let bound = body::rows(self.facts, &unit.nodes, *domain, stored, self.real)?;
                 self.bound(bound, KernelSpec::Rows, self.speaker(&unit.nodes))?;
                 if let Some(launch) = self.code.launches.last_mut() {
                     launch.held = held;
@@ -254,7 +263,7 @@ impl Lowering<'_> {
             }
             (Kind::Rows { .. }, Shape::Single) => unreachable!("row ops have a domain"),
             (Kind::Columns, _) => {
-                let bound = body::columns(self.graph, &unit.nodes, self.accumulates(n), self.real)?;
+                let bound = body::columns(self.facts, &unit.nodes, self.accumulates(n), self.real)?;
                 self.bound(bound, KernelSpec::Columns, n)
             }
             (
@@ -462,7 +471,7 @@ impl Lowering<'_> {
 
     /// The member of a unit that names its place.
     fn speaker(&self, nodes: &[u32]) -> u32 {
-        let sites: Vec<&Site> = nodes.iter().map(|n| &self.graph.node(*n).site).collect();
+        let sites: Vec<&Site> = nodes.iter().map(|n| &*self.graph.node(*n).site).collect();
         nodes[speaker(&sites)]
     }
 }

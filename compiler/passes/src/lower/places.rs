@@ -8,6 +8,7 @@ use crate::facts::kind;
 use crate::launch_list::Placement;
 use odec_graph::Value;
 use odec_graph::op::Kind;
+use odec_graph::ops::OpKind;
 use odec_program::kernel::KernelSpec;
 use odec_program::{Dim, Operand, Size};
 
@@ -33,7 +34,9 @@ impl Lowering<'_> {
             }
         }
         for (n, node) in self.graph.nodes() {
-            if let Kind::Append { each: false } = kind(self.graph, n) {
+            if matches!(node.op, OpKind::Append(_))
+                && let Kind::Append { each: false } = kind(self.graph, n)
+            {
                 let home = self.appended(n)?;
                 self.claim(self.canonical(node.operands[1]), home);
             }
