@@ -132,11 +132,11 @@ pub enum Command {
     /// Time the training step on random tokens, or token-by-token inference
     #[command(after_help = "Example:\n  odec bench schemes/models/rk4_layer.ode --steps 10 --json")]
     Bench(Bench),
-    /// Time each kernel of the training step: its share, launches and rates
+    /// Time each launch of the training step: by field, by kernel, as a timeline
     #[command(
-        after_help = "Example:\n  odec profile schemes/models/rk4_layer.ode --device cuda:0\n\nEach launch is measured by itself, so a step takes longer than `odec bench` says."
+        after_help = "Examples:\n  odec profile schemes/models/rk4_layer.ode\n  odec profile schemes/models/rk4_layer.ode --svg step.svg\n  odec profile schemes/models/rk4_layer.ode --trace step.json\n  odec profile schemes/models/rk4_layer.ode --by kernel --device cuda:0\n\nEach launch is measured by itself, so a step takes longer than `odec bench` says. --trace is for Perfetto (https://ui.perfetto.dev); what the roof\nis, and how to read the rest, is in docs/guide/profile.md."
     )]
-    Profile(Timed),
+    Profile(Profile),
     /// Run every entry of a model on a device and on the reference device, and compare the results
     #[command(
         after_help = "Example:\n  odec compare schemes/models/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, except on tensor cores (precision bf16): there the distance in the Euclidean norm may be 2% of the size,\nor twice the effect of changing every parameter by 1/512 of itself. The reference device is slow: make the model small."
@@ -820,7 +820,7 @@ pub struct Timed {
     #[command(flatten)]
     pub model: Model,
     /// Timed steps
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
     /// Untimed steps before them
     #[arg(long, default_value_t = 2)]
@@ -831,6 +831,32 @@ pub struct Timed {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Profile {
+    #[command(flatten)]
+    pub timed: Timed,
+    /// Draw the fastest step as a timeline
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write all launches as a trace that Perfetto opens
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// What a line of the last table is of
+    #[arg(long, value_enum, default_value_t = By::Origin)]
+    pub by: By,
+    /// Its most lines; 0: all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub lines: usize,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A step of the model, a part of a field, and what it is done for
+    Origin,
+    /// A kernel, wherever it is launched
+    Kernel,
 }
 
 #[derive(Args)]

@@ -53,7 +53,7 @@ fn run(command: Command) -> Done {
         Command::Tokenize(args) => commands::tokenize::run(&args),
         Command::Exec(args) => commands::exec::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
-        Command::Profile(args) => commands::bench::profile(&args),
+        Command::Profile(args) => commands::profile::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Completions(args) => commands::completions::run(&args),

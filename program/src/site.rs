@@ -73,7 +73,7 @@ impl Role {
             Role::Forward => "forward",
             Role::Backward => "backward",
             Role::Recompute => "recompute",
-            Role::Update => "update",
+            Role::Update => UPDATE,
         }
     }
 }
@@ -98,8 +98,11 @@ impl Site {
     }
 
     /// The field, with the label of its evolve: `att`, `decoder ffn`. What stands in a step beside its fields is its `scheme`; what stands
-    /// outside of all steps is called by its own first part: `embed`, `output`, `loss`, an optimiser.
+    /// outside of all steps is called by its own first part, `embed`, `output`, `loss`, and all that an optimiser does `update`.
     pub fn field(&self) -> String {
+        if self.pass == Pass::Update {
+            return UPDATE.into();
+        }
         let own = self.path.split('.').next().unwrap_or_default();
         let own = if own.is_empty() { SCHEME } else { own };
         match self.evolve.as_str() {
@@ -142,6 +145,8 @@ impl Site {
 
 /// The part of a step that joins what its fields give.
 pub const SCHEME: &str = "scheme";
+/// What the optimiser does.
+pub const UPDATE: &str = "update";
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -150,7 +155,7 @@ impl fmt::Display for Site {
             parts.push(self.evolve.clone());
         }
         if self.pass == Pass::Update {
-            parts.push("update".into());
+            parts.push(UPDATE.into());
         }
         if let Some(k) = self.step {
             parts.push(format!("step.{k}"));
@@ -265,6 +270,7 @@ mod tests {
         assert_eq!(names(&sites), want);
         assert_eq!(sites[6].field(), "decoder scheme");
         assert_eq!(sites[5].to_string(), "update.adamw");
+        assert_eq!(sites[5].field(), "update");
     }
 
     #[test]

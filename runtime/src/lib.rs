@@ -3,6 +3,7 @@
 //! Takes `name.odex/` folders made by `odec build`; gives trained parameters, losses, text.
 //!
 //! ```text
+//! profile                         what measured launches add up to, as rows, a trace and a picture
 //! train · infer · conformance     a run and its steps; evaluation, text, single entries; devices compared
 //! parameters                      checkpoints, and parameters of other programs
 //! data                            texts, tokens, tokenizers, masks
@@ -16,7 +17,7 @@
 //!
 //! Invariants: a program is validated once, on load, so that launching it is cheap; bits depend on artifact,
 //! instruction set and seed, never on the number of threads; files are written whole or not at
-//! all; nothing a person gives can cause a panic; `unsafe` is confined to `device::memory`, `device::ffi`, `device::cuda::card`, `system::pool` and `system::os`.
+//! all; nothing a person gives can cause a panic; `unsafe` is confined to `device::memory`, `device::ffi`, `device::loops`, `device::cuda::card`, `system::pool` and `system::os`.
 //!
 //! # Files and code of others
 //!
@@ -55,6 +56,7 @@ pub mod device;
 pub mod executor;
 pub mod infer;
 pub mod parameters;
+pub mod profile;
 pub mod system;
 pub mod train;
 

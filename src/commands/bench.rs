@@ -1,4 +1,4 @@
-//! `odec bench`: times the training step (entries `grad` and `update`) on random tokens. `odec profile`: each kernel of it.
+//! `odec bench`: times the training step (entries `grad` and `update`) on random tokens, or single tokens that are read.
 
 use crate::cli;
 use odec_driver::artifact;
@@ -10,10 +10,10 @@ use odec_runtime::data::dataset::{Batch, Numbers, Unit};
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
 use odec_runtime::executor::step_count;
+use odec_runtime::outln;
 use odec_runtime::train::gradient::enqueue;
 use odec_runtime::{Artifact, Reader};
-use odec_runtime::{out, outln};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::Instant;
 use tempfile::TempDir;
@@ -26,18 +26,22 @@ pub fn run(args: &cli::Bench) -> Done {
             let model = artifact::open(&m.model, &m.set, timed.device, m.trust)?;
             ready(timed, model, |x| reading(timed, x, tokens))
         }
-        None => steps(timed, false),
+        None => trainable(timed, |x| {
+            let steps = training(timed, x, false)?;
+            match timed.json {
+                true => outln!("{}", steps.json()),
+                false => steps.print(),
+            }
+            Ok(())
+        }),
     }
 }
 
-pub fn profile(args: &cli::Timed) -> Done {
-    steps(args, true)
-}
-
-fn steps(args: &cli::Timed, kernels: bool) -> Done {
+/// Does something with a model that is trained.
+pub fn trainable(args: &cli::Timed, then: impl FnOnce(&mut Executor) -> Done) -> Done {
     let m = &args.model;
     let model = artifact::trainable(&m.model, &m.set, args.device, m.trust, |_| Ok(()))?;
-    ready(args, model, |x| training(args, x, kernels))
+    ready(args, model, then)
 }
 
 /// Does something with the model on its device.
@@ -52,8 +56,68 @@ fn ready(
     then(&mut executor)
 }
 
-/// Times training steps, and their kernels on request.
-fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
+/// What was measured of training steps.
+pub struct Steps {
+    model: String,
+    device: String,
+    batch: u64,
+    seq: u64,
+    unit: Unit,
+    /// Units of a step.
+    count: u64,
+    /// Milliseconds, sorted.
+    times: Vec<f64>,
+    planned: u64,
+    arena: u64,
+    peak: u64,
+    loss: f64,
+}
+
+impl Steps {
+    fn min(&self) -> f64 {
+        self.times[0]
+    }
+
+    fn median(&self) -> f64 {
+        self.times[self.times.len() / 2]
+    }
+
+    pub fn json(&self) -> Value {
+        json!({
+            "model": self.model, "device": self.device, "batch": self.batch, "seq": self.seq,
+            "step_ms_min": self.min(), "step_ms_median": self.median(), "step_ms": self.times,
+            "planned_bytes": self.planned, "arena_bytes": self.arena, "peak_resident_bytes": self.peak, "loss": self.loss,
+        })
+    }
+
+    pub fn print(&self) {
+        let (min, median) = (self.min(), self.median());
+        outln!(
+            "{} on {}, batch {}, context {}",
+            self.model,
+            self.device,
+            self.batch,
+            self.seq
+        );
+        outln!(
+            "training step   {median:.1} ms median, {min:.1} ms best of {}",
+            self.times.len()
+        );
+        outln!(
+            "{}/s        {}",
+            self.unit.name(),
+            terminal::thousands((self.count as f64 / median * 1e3) as u64)
+        );
+        outln!(
+            "memory          {} planned, {} resident at the peak",
+            terminal::bytes(self.planned),
+            terminal::bytes(self.peak)
+        );
+    }
+}
+
+/// Times training steps, and their launches where they are profiled.
+pub fn training(args: &cli::Timed, executor: &mut Executor, profiled: bool) -> Done<Steps> {
     let manifest = executor.manifest().clone();
     let (batch, seq) = manifest.maxima();
     let at = Bindings::new(batch, seq);
@@ -71,7 +135,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
     let mut last = Instant::now();
     let steps = args.warmup + args.steps;
     for step in 0..steps + 1 {
-        if kernels && step == args.warmup {
+        if profiled && step == args.warmup {
             executor.start_profile();
         }
         if step < steps {
@@ -99,7 +163,6 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         }
     }
     times.sort_by(f64::total_cmp);
-    let (min, median) = (times[0], times[times.len() / 2]);
     let program = &manifest.program;
     let arena = program
         .entries
@@ -112,45 +175,19 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
     let lasting: u64 = lasting.map(|slot| manifest.trained_slot_bytes(slot)).sum();
     let states = program.param_bytes + lasting;
     let planned = arena + states + program.const_bytes;
-    let peak = peak_resident_bytes();
-    if args.json {
-        let mut out = json!({
-            "model": manifest.name, "device": executor.device_name(), "batch": batch, "seq": seq,
-            "step_ms_min": min, "step_ms_median": median, "step_ms": times,
-            "planned_bytes": planned, "arena_bytes": arena, "peak_resident_bytes": peak, "loss": loss,
-        });
-        if let Some(profile) = executor.profile() {
-            out["kernels"] = json!(profile.rows());
-        }
-        outln!("{out}");
-        return Ok(());
-    }
-    outln!(
-        "{} on {}, batch {batch}, context {seq}",
-        manifest.name,
-        executor.device_name()
-    );
-    outln!(
-        "training step   {median:.1} ms median, {min:.1} ms best of {}",
-        times.len()
-    );
-    outln!(
-        "{}/s        {}",
-        unit.name(),
-        terminal::thousands((n as f64 / median * 1e3) as u64)
-    );
-    outln!(
-        "memory          {} planned, {} resident at the peak",
-        terminal::bytes(planned),
-        terminal::bytes(peak)
-    );
-    if let Some(profile) = executor.profile() {
-        out!("\n{profile}");
-        if profile.total().is_zero() {
-            outln!("no times: nothing was computed");
-        }
-    }
-    Ok(())
+    Ok(Steps {
+        device: executor.device_name(),
+        model: manifest.name,
+        batch,
+        seq,
+        unit,
+        count: n,
+        times,
+        planned,
+        arena,
+        peak: peak_resident_bytes(),
+        loss,
+    })
 }
 
 /// A batch of any numbers: the work does not depend on them.

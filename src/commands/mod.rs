@@ -21,6 +21,7 @@ pub mod graph;
 pub mod help;
 pub mod methods;
 pub mod new;
+pub mod profile;
 pub mod replay;
 pub mod report;
 pub mod runs;

@@ -16,6 +16,7 @@ use odec_runtime::device::cuda::recording::{Made, Recording};
 use odec_runtime::device::cuda::{self, CudaDevice, Driver};
 use odec_runtime::device::memory::{Buffer, Words};
 use odec_runtime::device::reference::ReferenceDevice;
+use odec_runtime::profile::{Told, timeline, trace};
 use odec_runtime::system::owned::{CHECKPOINT, METRICS};
 use odec_runtime::train::metrics::{self, Record};
 use odec_runtime::{Artifact, ArtifactError, Executor, Run, Settings, Show, TrainError, Value};
@@ -424,22 +425,31 @@ fn a_profile_has_the_cards_own_times() {
         assert_eq!((made.replays, made.graphs), (before.replays, before.graphs));
         assert_eq!(made.events - before.events, 2 * launches + 3);
         let profile = x.profile().unwrap();
-        let rows = profile.rows();
-        assert_eq!(rows.iter().map(|r| r.launches).sum::<u64>(), launches);
-        assert!(rows.iter().all(|r| r.ms.is_some() == launch_time.is_some()));
+        let told = Told::new(x.manifest(), profile, None);
+        let rows = told.kernels();
+        assert_eq!(rows.iter().map(|r| r.sum.launches).sum::<u64>(), launches);
+        assert!(
+            rows.iter()
+                .all(|r| r.sum.ms.is_some() == launch_time.is_some())
+        );
         let Some(time) = launch_time else {
-            assert!(profile.to_string().lines().all(|l| l.contains("- %")));
+            assert!(timeline::svg(&told, "dry").is_none());
+            assert!(trace::text(&told, "dry").is_none());
             continue;
         };
         assert_eq!(profile.total(), time * launches as u32);
         for r in &rows {
             let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
-            let seconds = time.as_secs_f64() * r.launches as f64;
-            assert!(close(r.ms.unwrap(), 1e3 * seconds));
-            assert!(close(r.share.unwrap(), r.launches as f64 / launches as f64));
-            let contraction = r.kernel.starts_with("contract");
-            assert_eq!(r.gflop_per_s.is_some(), contraction, "{}", r.kernel);
-            assert!(r.gbyte_per_s.unwrap() > 0.0);
+            let sum = &r.sum;
+            let seconds = time.as_secs_f64() * sum.launches as f64;
+            assert!(close(sum.ms.unwrap(), 1e3 * seconds));
+            let share = sum.launches as f64 / launches as f64;
+            assert!(close(sum.share.unwrap(), share));
+            let multiplies = ["contract", "attend"]
+                .iter()
+                .any(|k| r.kernel.starts_with(k));
+            assert_eq!(sum.gflop_per_s.is_some(), multiplies, "{}", r.kernel);
+            assert!(sum.gbyte_per_s.unwrap() > 0.0 && sum.roof.is_none());
         }
     }
 }

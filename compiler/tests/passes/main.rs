@@ -30,6 +30,7 @@ mod memory;
 mod moe;
 mod numbers;
 mod optimiser;
+mod origins;
 mod pictures;
 mod plain;
 mod planning;

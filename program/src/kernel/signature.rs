@@ -283,10 +283,15 @@ impl Work {
 
     /// All scalar operations of a launch, up to the largest number there is.
     pub fn operations(&self, dims: &[u64]) -> u64 {
+        let others = self.others.at(dims).unwrap_or(u64::MAX);
+        self.multiply_adds(dims).saturating_add(others)
+    }
+
+    /// Multiply-adds of a launch, the same.
+    pub fn multiply_adds(&self, dims: &[u64]) -> u64 {
         let of = |count: &Count| count.at(dims).unwrap_or(u64::MAX);
         let products = [self.contractions, self.attention, self.recurrences];
-        let products = products.iter().map(of).fold(0, u64::saturating_add);
-        products.saturating_add(of(&self.others))
+        products.iter().map(of).fold(0, u64::saturating_add)
     }
 }
 

@@ -5,15 +5,17 @@
 //! before. All threads keep the processor's default rounding and subnormal handling, as the reference
 //! device does. Leaves choosing and verifying the object file to [`crate::artifact`].
 
-use crate::device::Device;
 use crate::device::ffi::{Arguments, Kernels, LoadError, permit_tiles};
 use crate::device::memory::{Buffer, Words};
+use crate::device::roof::Roof;
+use crate::device::{Busy, Device};
 use crate::system::input::{self, most};
 use crate::system::pool::Pool;
 use crate::system::shown::Shown;
-use odec_program::{Kernel, Target};
+use odec_program::{DType, Kernel, Target};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Below this many scalar operations a launch takes less time than sharing it.
 const WORTH_SHARING: u64 = 60_000;
@@ -25,6 +27,8 @@ pub struct CpuDevice {
     pool: Pool,
     /// One per thread, so never contended.
     scratch: Vec<Mutex<Buffer>>,
+    /// Where launches are measured, by thread: when it was busy with the latest.
+    busy: Option<Vec<Mutex<Option<Busy>>>>,
     target: String,
 }
 
@@ -99,6 +103,7 @@ impl CpuDevice {
             arguments: Arguments::default(),
             pool,
             scratch,
+            busy: None,
             target: target.to_string(),
         })
     }
@@ -119,12 +124,35 @@ impl Device for CpuDevice {
         let launch = self
             .code
             .prepare(kernel, &mut self.arguments, operands, dims, coeffs);
-        let scratch = &self.scratch;
+        let (scratch, busy) = (&self.scratch, &self.busy);
         self.pool.run(launch.tiles(), alone, &|thread, begin, end| {
             let mut scratch = scratch[thread]
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
+            let from = busy.is_some().then(Instant::now);
             launch.run(begin, end, scratch.words());
+            if let (Some(busy), Some(from)) = (busy, from) {
+                let mut busy = busy[thread].lock().unwrap_or_else(PoisonError::into_inner);
+                let to = Instant::now();
+                let from = busy.map_or(from, |b| b.from);
+                *busy = Some(Busy { thread, from, to });
+            }
         });
+    }
+
+    fn set_timed(&mut self, timed: bool) {
+        let threads = 0..self.pool.threads();
+        self.busy = timed.then(|| threads.map(|_| Mutex::new(None)).collect());
+    }
+
+    fn busy(&mut self) -> Vec<Busy> {
+        let all = self.busy.iter_mut().flatten();
+        let latest = all.map(|b| b.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        latest.flatten().collect()
+    }
+
+    fn roof(&mut self, real: DType) -> Option<Roof> {
+        let target = self.target.parse().ok()?;
+        Roof::measure(&mut self.pool, target, real)
     }
 }

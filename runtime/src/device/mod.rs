@@ -7,19 +7,30 @@
 pub mod cpu;
 pub mod cuda;
 pub mod ffi;
+pub mod loops;
 pub mod memory;
 pub mod reals;
 pub mod reference;
 pub mod rng;
+pub mod roof;
 
 use crate::device::memory::{Buffer, Words};
-use odec_program::Site;
+use crate::device::roof::Roof;
+use odec_program::{DType, Site};
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// All work that was enqueued up to some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u64);
+
+/// A thread's part of a launch: from the beginning of the first of its tiles to the end of the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    pub thread: usize,
+    pub from: Instant,
+    pub to: Instant,
+}
 
 /// Launches the kernels of one program, whose specs it was made with.
 ///
@@ -88,6 +99,16 @@ pub trait Device {
     /// Why something failed, in words.
     fn times(&mut self) -> Result<Vec<Option<Duration>>, String> {
         Ok(vec![])
+    }
+
+    /// When the latest launch kept which threads busy, where launches are measured and shared out by this process.
+    fn busy(&mut self) -> Vec<Busy> {
+        vec![]
+    }
+
+    /// What the device can do at most, computing in `real`, measured now; `None` where nobody knows how.
+    fn roof(&mut self, _real: DType) -> Option<Roof> {
+        None
     }
 
     /// Says which instruction of an entry, of which equation, the launches from now on belong to, for messages.

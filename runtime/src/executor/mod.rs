@@ -17,9 +17,10 @@ use crate::artifact::Artifact;
 use crate::device::Device;
 use crate::device::memory::{Buffer, POISON, WORD, Words};
 use crate::device::reals::{Reals, RealsMut};
+use crate::device::roof::Roof;
 pub use crate::executor::io_buffers::{Outputs, Value};
 use crate::executor::nonfinite::{finite, reached, tensor_name};
-use crate::executor::profile::{Launched, Profile};
+use crate::executor::profile::{Made, Profile, Timing};
 use crate::executor::run_error::no_entry;
 pub use crate::executor::run_error::{RunError, find};
 use io_buffers::{IoBuffers, Ticket};
@@ -27,7 +28,7 @@ use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, EntryId, Operand, Piece, Slot};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The memories that outlive a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,15 +202,21 @@ impl Executor {
         self.skipped
     }
 
-    /// Starts measuring the time of each kernel, from zero.
+    /// Starts measuring the time of each launch, from zero.
     pub fn start_profile(&mut self) {
-        self.profile = Some(Profile::default());
+        self.profile = Some(Profile::new());
         self.device.set_timed(true);
     }
 
     /// What was measured since [`Executor::start_profile`].
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
+    }
+
+    /// What the device can do at most, measured now; `None` where nobody knows how.
+    pub fn roof(&mut self) -> Option<Roof> {
+        let real = self.real();
+        self.device.roof(real)
     }
 
     /// Fills the parameters as the manifest says, for a seed.
@@ -530,7 +537,7 @@ impl Executor {
             };
             &words[(piece.start(o, at).unwrap_or(0) / WORD) as usize..]
         };
-        let mut launched: Vec<(u32, Vec<u64>, Option<Duration>)> = Vec::new();
+        let mut launched: Vec<Made> = Vec::new();
         let skips = self.skip && in_step;
         self.skipped = 0;
         for (number, piece) in e.launches(at) {
@@ -559,8 +566,17 @@ impl Executor {
             device.launch(i.kernel as usize, &operands, &dims, &coeffs);
             if let Some(start) = start {
                 // Of a device that works by itself, the time comes later.
-                let time = in_step.then(|| start.elapsed());
-                launched.push((i.kernel, dims.clone(), time));
+                let time = start.elapsed();
+                launched.push(Made {
+                    instr: number,
+                    kernel: i.kernel,
+                    dims: dims.clone(),
+                    timing: in_step.then(|| Timing {
+                        start,
+                        time,
+                        busy: device.busy(),
+                    }),
+                });
             }
             if self.check_nonfinite {
                 let touched = &self.artifact.signatures()[i.kernel as usize].operands;
@@ -583,17 +599,7 @@ impl Executor {
         }
         if let Some(profile) = &mut self.profile {
             let measured = device.times().map_err(RunError::Device)?;
-            for (n, (kernel, dims, time)) in launched.iter().enumerate() {
-                let signature = &self.artifact.signatures()[*kernel as usize];
-                let launched = Launched {
-                    kernel: *kernel,
-                    spec: &program.kernels[*kernel as usize].spec,
-                    dims,
-                    signature,
-                    time: time.or_else(|| measured.get(n).copied().flatten()),
-                };
-                profile.add(entry, launched);
-            }
+            profile.add(id, launched, self.artifact.signatures(), &measured);
         }
         if let Some(stage) = &mut stage {
             let pairs = e.outputs.iter().zip(&mut stage.outputs).zip(&output_words);

@@ -2,10 +2,12 @@
 
 use crate::{c, support};
 use odec_program::Bindings;
+use odec_runtime::profile::Told;
 use odec_runtime::{
     Artifact, DeviceChoice, Executor, ObjectCode, Settings, Show, State, Value, open_run, resume,
     train,
 };
+use std::collections::BTreeSet;
 use std::path::Path;
 
 fn artifact(dir: &Path) -> Artifact {
@@ -147,15 +149,16 @@ fn a_profile_names_kernels_and_counts_launches() {
         x.run("forward", at, &[("tokens", Value::I32(&[1, 2]))], &[])
             .unwrap();
     }
-    let text = x.profile().unwrap().to_string();
-    assert_eq!(text.lines().count(), 3, "{text}");
+    let told = Told::new(a.manifest(), x.profile().unwrap(), None);
+    let rows = told.kernels();
+    assert_eq!(rows.len(), 3);
     assert!(
-        text.lines()
-            .all(|l| l.contains(" 3 ×") && l.contains("forward")),
-        "{text}"
+        rows.iter()
+            .all(|r| r.sum.launches == 3 && r.entry == "forward")
     );
-    assert!(
-        text.contains("contract_") && text.contains("[2, 256, 16]"),
-        "{text}"
-    );
+    let product = rows.iter().find(|r| r.kernel.starts_with("contract_"));
+    assert_eq!(product.unwrap().dims, [2, 256, 16]);
+    let names: BTreeSet<String> = told.lines().into_iter().map(|l| l.name).collect();
+    let want = ["embed forward", "head forward", "head.pack forward"];
+    assert_eq!(names, want.map(String::from).into());
 }
