@@ -25,7 +25,7 @@ use odec_grammar::work;
 use odec_graph::op::Kind;
 use odec_graph::ops::{Broadcast, Combine, Constant, OpKind, Select};
 use odec_graph::{Builder, Exact, Graph, InferTypes, Node, Pass, TensorType, TypeError, Value};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// Simplifies until nothing changes size any more.
 pub fn simplify(graph: &Graph) -> Result<Graph, TypeError> {
@@ -332,7 +332,7 @@ fn add_term(terms: &mut Vec<(Exact, Value)>, c: Exact, x: Value) {
 /// Nodes already built, by name, path and operands.
 #[derive(Default)]
 struct Seen {
-    nodes: BTreeMap<(&'static str, String, Vec<Value>), Vec<u32>>,
+    nodes: HashMap<(&'static str, String, Vec<Value>), Vec<u32>>,
 }
 
 /// What tells sources apart, of which a model has thousands; other ops have operands.
