@@ -3,14 +3,20 @@
 #![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
 
 mod attend;
+mod cache;
+mod codegen;
 mod contract;
 mod delay;
+mod emit;
 mod fma;
 mod grouped;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod linear_attend;
+mod link;
+mod object;
 mod pairs;
+mod pipeline;
 mod programs;
 mod rows;
 mod scan;
