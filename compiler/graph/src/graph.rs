@@ -21,7 +21,7 @@ pub struct Node<O> {
     pub op: O,
     pub operands: Vec<Value>,
     /// One per output.
-    pub types: Vec<TensorType>,
+    pub types: Shared<Vec<TensorType>>,
     pub site: Shared<Site>,
     pub span: Option<Span>,
 }
@@ -221,7 +221,7 @@ impl<O: InferTypes> Builder<O> {
         let op = op.into();
         let ins: Vec<TensorType> = operands.iter().map(|v| self.ty(*v).clone()).collect();
         let types = op.infer(&ins)?;
-        Ok(self.append(op, operands, types))
+        Ok(self.append(op, operands, types.into()))
     }
 
     /// [`Builder::push`] of a node of another graph. On operands of its types it has its types, and none are inferred.
@@ -241,7 +241,7 @@ impl<O: InferTypes> Builder<O> {
         }
     }
 
-    fn append(&mut self, op: O, operands: &[Value], types: Vec<TensorType>) -> Vec<Value> {
+    fn append(&mut self, op: O, operands: &[Value], types: Shared<Vec<TensorType>>) -> Vec<Value> {
         let (number, ports) = (self.graph.len(), types.len() as u32);
         self.graph.nodes.push(Node {
             op,

@@ -48,10 +48,10 @@ pub fn verify(graph: &Graph) -> Result<(), VerifyError> {
         let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
         let inferred = node.op.infer(&ins);
         let inferred = inferred.map_err(|error| VerifyError::Untyped { node: n, error })?;
-        if inferred != node.types {
+        if inferred != *node.types {
             return Err(VerifyError::Types {
                 node: n,
-                found: node.types.clone(),
+                found: node.types.to_vec(),
                 inferred,
             });
         }

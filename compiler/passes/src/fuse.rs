@@ -218,7 +218,7 @@ impl<'a> State<'a> {
             }
         }
         let near = places(graph);
-        // Readers so far of each node, by place.
+        // Maps so far that read large values of each node, by place.
         let mut readers: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
         for n in 0..self.graph.len() {
             let node = graph.node(n);
@@ -231,7 +231,8 @@ impl<'a> State<'a> {
                     self.try_join(*m, n);
                 }
             }
-            for v in &node.operands {
+            let read = node.operands.iter().filter(|_| facts.rows(n).is_some());
+            for v in read.filter(|v| self.is_large(**v)) {
                 let here = readers.entry((v.node, near[n as usize])).or_default();
                 here.push(n);
             }
@@ -282,6 +283,18 @@ impl<'a> State<'a> {
                 .rows(*n)
                 .expect("members of row groups are row ops")
         };
+        // Asked first: a sum may have very many terms.
+        let mut inputs: Vec<Value> = Vec::new();
+        for v in nodes.iter().flat_map(|n| &self.graph.node(*n).operands) {
+            work::add(1);
+            let read = !has(v.node) && *self.facts.role(v.node) != Role::Scalar;
+            if read && !inputs.contains(v) {
+                inputs.push(*v);
+            }
+            if inputs.len() > MAX_OPERANDS {
+                return false;
+            }
+        }
         let domain = domain_of(self.facts, &nodes);
         let same = |n: &u32| {
             let r = rows(n);
@@ -300,13 +313,6 @@ impl<'a> State<'a> {
         {
             return false;
         }
-        let mut inputs: Vec<Value> = nodes
-            .iter()
-            .flat_map(|n| self.graph.node(*n).operands.iter().copied())
-            .filter(|v| !has(v.node) && *self.facts.role(v.node) != Role::Scalar)
-            .collect();
-        inputs.sort_unstable();
-        inputs.dedup();
         let read_outside = |n: &&u32| {
             let users = self.facts.users(**n);
             self.facts.is_output[**n as usize] || users.iter().any(|u| !has(*u))

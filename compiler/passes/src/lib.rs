@@ -33,8 +33,9 @@
 //!   `spectral.rs`. What training adds to a model's own parameters is known by the ends of paths
 //!   (`manifest::added`).
 //! - Compiling takes work linear in the nodes of the graph, but for sorting: a chain of sums is opened once, sources
-//!   are found by their paths, readers of a node by place, gaps of the arena by time (`timeline.rs`). What is asked of a kernel is
-//!   asked once, however many launches it has (`spec.rs`). A pass that changes nothing copies nothing, and costs are counted on the graphs that planning has made
+//!   are found by their paths, readers of a node by place, gaps of the arena by time (`timeline.rs`), launches
+//!   around a wide value by numbers that no cut moves (`row_chunking.rs`). What is asked of a kernel is asked once, however many
+//!   launches it has (`spec.rs`). A pass that changes nothing copies nothing, and costs are counted on the graphs that planning has made
 //!   ([`assemble::Passed`]). What is larger than `MAX_NODES` is refused at its evolve.
 
 use odec_model as model;

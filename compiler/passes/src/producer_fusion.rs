@@ -110,6 +110,9 @@ impl ProducerFusion {
 
     /// The nodes computed in the launch of a group, rising.
     pub fn with_members(&self, members: &[u32]) -> Vec<u32> {
+        if !members.iter().any(|n| self.of.contains_key(n)) {
+            return members.to_vec();
+        }
         let feeders = members.iter().filter_map(|n| self.of.get(n)).flatten();
         let all: BTreeSet<u32> = members.iter().chain(feeders).copied().collect();
         all.into_iter().collect()

@@ -10,18 +10,19 @@
 
 use super::body;
 use super::launch_list::{Buffer, BufferId, Chunk, Launch, LaunchList, Placement, Spec};
+use odec_grammar::work;
 use odec_graph::TensorType;
 use odec_program::expr::{Expr, RowMap};
 use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Parts, Rows};
 use odec_program::{Access, Body, Coeff, Dim, Maxima, Pieces, Size};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Range, RangeInclusive};
 
 /// Most launches that are looked at together: logits and their gradients are seven.
 const REACH: usize = 64;
 
 /// Cuts the widest of what is larger than `limit` bytes at these maxima; pieces are multiples of `unit` rows.
 pub fn cut(mut code: LaunchList, maxima: Maxima, limit: u64, unit: u64) -> LaunchList {
-    let mut used = uses(&code);
     let large = |b: &BufferId| {
         let bytes = maxima.most(|at| code.get(*b).bytes(at));
         bytes.is_some_and(|n| n > limit)
@@ -31,41 +32,145 @@ pub fn cut(mut code: LaunchList, maxima: Maxima, limit: u64, unit: u64) -> Launc
         .filter(large)
         .filter_map(|b| Some((row_bytes(&code, b)?, b)))
         .collect();
+    if candidates.is_empty() {
+        return code;
+    }
     // Where something is wider by far, nothing else decides how much memory it takes.
     let widest = candidates.iter().map(|(bytes, _)| *bytes).max();
     candidates.retain(|(bytes, _)| Some(bytes.saturating_mul(2)) >= widest);
     // Of equally wide ones the first.
     candidates.sort_by_key(|(bytes, b)| (std::cmp::Reverse(*bytes), *b));
+    let mut around = Around::new(&mut code);
     for (_, b) in candidates {
         // In columns: the gradient of logits is as wide as they are, though its numbers may be smaller.
         let Some(wide) = columns(code.get(b)) else {
             continue;
         };
-        let Some(range) = reach(&code, &used, b, wide) else {
+        let Some(range) = around.reach(&code, b, wide) else {
             continue;
         };
-        let taken = |i: usize| code.chunks.iter().any(|s| s.range().contains(&i));
-        if range.clone().any(taken) {
-            continue;
-        }
-        if let Some(cut) = chunk(&code, &used, range, wide, maxima, (limit, unit)) {
-            cut.apply(&mut code);
-            used = uses(&code);
+        if let Some(cut) = chunk(&code, &around, range, wide, maxima, (limit, unit)) {
+            around.apply(&mut code, cut);
         }
     }
+    around.finish(&mut code);
     code
 }
 
-/// The launches that use each buffer, in order.
-fn uses(code: &LaunchList) -> Vec<Vec<usize>> {
-    let mut out = vec![Vec::new(); code.buffers.len()];
-    for (i, l) in code.launches.iter().enumerate() {
-        let guards = l.guard.iter();
-        guards
-            .chain(&l.args)
-            .for_each(|b| out[b.0 as usize].push(i));
+/// The launches of a program by rising numbers that leave room between each other: a cut changes what it touches, and nothing after it.
+struct Around {
+    launches: BTreeMap<u64, Launch>,
+    /// Buffers in the arena with the launches that use them, and how often each does.
+    used: BTreeMap<(BufferId, u64), usize>,
+    /// By the number of their first launch.
+    chunks: BTreeMap<u64, Chunk>,
+    /// Launches of chunks.
+    taken: BTreeSet<u64>,
+}
+
+/// Between launches at first.
+const ROOM: u64 = 1 << 32;
+
+impl Around {
+    /// Takes the launches of a program.
+    fn new(code: &mut LaunchList) -> Around {
+        let mut around = Around {
+            launches: BTreeMap::new(),
+            used: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            taken: BTreeSet::new(),
+        };
+        let launches = std::mem::take(&mut code.launches);
+        for (number, launch) in (0..).step_by(ROOM as usize).zip(launches) {
+            around.add(code, number, launch);
+        }
+        around
     }
-    out
+
+    fn add(&mut self, code: &LaunchList, number: u64, launch: Launch) {
+        for b in used_in_arena(code, &launch) {
+            work::add(1);
+            *self.used.entry((b, number)).or_default() += 1;
+        }
+        self.launches.insert(number, launch);
+    }
+
+    fn uses(&self, b: BufferId) -> impl DoubleEndedIterator<Item = (u64, usize)> {
+        let all = self.used.range((b, 0)..=(b, u64::MAX));
+        all.map(|((_, number), times)| (*number, *times))
+    }
+
+    /// From the first to the last launch that uses a wide buffer, or one that such a launch uses; `None` if these are too many, or in
+    /// a chunk already.
+    fn reach(&self, code: &LaunchList, b: BufferId, wide: u64) -> Option<RangeInclusive<u64>> {
+        let (mut new, mut seen) = (vec![b], BTreeSet::from([b]));
+        let (mut first, mut last) = (self.uses(b).next()?.0, 0);
+        while !new.is_empty() {
+            for b in new.drain(..) {
+                first = first.min(self.uses(b).next()?.0);
+                last = last.max(self.uses(b).next_back()?.0);
+            }
+            let launches = || self.launches.range(first..=last);
+            work::add(launches().take(REACH + 1).count());
+            if launches().nth(REACH).is_some() {
+                return None;
+            }
+            let args = launches().flat_map(|(_, l)| &l.args);
+            let more = args.filter(|b| columns(code.get(**b)) >= Some(wide) && !seen.contains(b));
+            new.extend(more);
+            seen.extend(&new);
+        }
+        let taken = self.taken.range(first..=last).next().is_some();
+        (!taken).then_some(first..=last)
+    }
+
+    /// Puts a cut in the place of its launches.
+    fn apply(&mut self, code: &mut LaunchList, cut: Cut) {
+        let (first, last) = cut.range.into_inner();
+        let old: Vec<u64> = self.launches.range(first..=last).map(|l| *l.0).collect();
+        for number in old {
+            let launch = self.launches.remove(&number);
+            for b in launch.iter().flat_map(|l| used_in_arena(code, l)) {
+                self.used.remove(&(b, number));
+            }
+        }
+        let after = self.launches.range(last..).next();
+        let end = after.map_or(last.saturating_add(ROOM), |(number, _)| *number);
+        let apart = (end - first) / cut.launches.len() as u64;
+        assert!(
+            apart > 0,
+            "a stretch of {REACH} launches is cut a few times"
+        );
+        let numbers: Vec<u64> = (0..cut.launches.len() as u64)
+            .map(|n| first + n * apart)
+            .collect();
+        for (number, launch) in numbers.iter().zip(cut.launches) {
+            self.add(code, *number, launch);
+        }
+        let inside = &numbers[cut.inside];
+        self.taken.extend(inside);
+        self.chunks.insert(inside[0], cut.chunk);
+        for (b, size) in cut.sizes {
+            code.buffers[b.0 as usize].size = size;
+        }
+    }
+
+    /// Gives the launches back, with the chunks in order.
+    fn finish(self, code: &mut LaunchList) {
+        let mut chunks = self.chunks.into_iter().peekable();
+        for (place, (number, launch)) in self.launches.into_iter().enumerate() {
+            if let Some((_, mut chunk)) = chunks.next_if(|(first, _)| *first == number) {
+                chunk.pieces.first = place as u32;
+                code.chunks.push(chunk);
+            }
+            code.launches.push(launch);
+        }
+    }
+}
+
+fn used_in_arena(code: &LaunchList, l: &Launch) -> impl Iterator<Item = BufferId> {
+    let all = l.guard.iter().chain(&l.args).copied();
+    all.filter(|b| code.get(*b).home == Placement::Arena)
 }
 
 /// Columns of a buffer in the arena that has a row for each token.
@@ -86,57 +191,17 @@ fn uses_wide(code: &LaunchList, l: &Launch, wide: u64) -> bool {
     l.args.iter().any(|b| columns(code.get(*b)) >= Some(wide))
 }
 
-/// From the first to the last launch that uses a wide buffer, or one that such a launch uses; `None` if these are too many.
-fn reach(
-    code: &LaunchList,
-    used: &[Vec<usize>],
-    b: BufferId,
-    wide: u64,
-) -> Option<std::ops::Range<usize>> {
-    let (mut new, mut seen) = (vec![b], BTreeSet::from([b]));
-    let mut range = *used[b.0 as usize].first()?..0;
-    while !new.is_empty() {
-        for b in new.drain(..) {
-            let uses = &used[b.0 as usize];
-            range.start = range.start.min(*uses.first()?);
-            range.end = range.end.max(uses.last()? + 1);
-        }
-        if range.len() > REACH {
-            return None;
-        }
-        let args = code.launches[range.clone()].iter().flat_map(|l| &l.args);
-        let more = args.filter(|b| columns(code.get(**b)) >= Some(wide) && !seen.contains(b));
-        new.extend(more);
-        seen.extend(&new);
-    }
-    Some(range)
-}
-
 /// A chunk and what stands around it.
 struct Cut {
     /// The launches that it takes the place of.
-    range: std::ops::Range<usize>,
+    range: RangeInclusive<u64>,
     launches: Vec<Launch>,
+    /// Those that are run in pieces.
+    inside: Range<usize>,
+    /// Its first launch is known when all cuts are.
     chunk: Chunk,
     /// Sizes of one piece.
     sizes: Vec<(BufferId, Size)>,
-}
-
-impl Cut {
-    fn apply(self, code: &mut LaunchList) {
-        let more = self.launches.len() - self.range.len();
-        for later in &mut code.chunks {
-            if later.pieces.first as usize >= self.range.end {
-                later.pieces.first += more as u32;
-            }
-        }
-        for (b, size) in self.sizes {
-            code.buffers[b.0 as usize].size = size;
-        }
-        code.launches.splice(self.range, self.launches);
-        code.chunks.push(self.chunk);
-        code.chunks.sort_by_key(|s| s.pieces.first);
-    }
 }
 
 /// Where a launch of the range goes.
@@ -150,24 +215,25 @@ enum Place {
 /// A range of launches in pieces; `None` where they cannot be.
 fn chunk(
     code: &LaunchList,
-    used: &[Vec<usize>],
-    range: std::ops::Range<usize>,
+    all: &Around,
+    range: RangeInclusive<u64>,
     wide: u64,
     maxima: Maxima,
     (limit, unit): (u64, u64),
 ) -> Option<Cut> {
-    let launches = &code.launches[range.clone()];
-    let places = places(code, launches, wide);
+    let launches: Vec<&Launch> = all.launches.range(range.clone()).map(|l| l.1).collect();
+    let places = places(code, &launches, wide);
     let inside: Vec<&Launch> = launches
         .iter()
         .zip(&places)
-        .filter_map(|(l, p)| (*p == Place::In).then_some(l))
+        .filter_map(|(l, p)| (*p == Place::In).then_some(*l))
         .collect();
     let uses = |b: BufferId| {
         let args = inside.iter().flat_map(|l| &l.args);
         args.filter(|x| **x == b).count()
     };
-    let own = |b: BufferId| columns(code.get(b)).is_some() && uses(b) == used[b.0 as usize].len();
+    let times = |b: BufferId| all.uses(b).map(|(_, times)| times).sum::<usize>();
+    let own = |b: BufferId| columns(code.get(b)).is_some() && uses(b) == times(b);
 
     let widest = inside.iter().flat_map(|l| &l.args);
     let widest = widest.filter_map(|b| row_bytes(code, *b)).max()?;
@@ -219,19 +285,22 @@ fn chunk(
     let placed = |wanted: Place| {
         let list = launches.iter().zip(&places);
         list.filter(move |(_, p)| **p == wanted)
-            .map(|(l, _)| l.clone())
+            .map(|(l, _)| (*l).clone())
     };
     let mut around: Vec<Launch> = placed(Place::Before).chain(zeroed).collect();
     let pieces = Pieces {
-        first: (range.start + around.len()) as u32,
+        first: 0,
         count: body.len() as u32,
         rows,
     };
+    let first = around.len();
     around.extend(body);
+    let inside = first..around.len();
     around.extend(placed(Place::After));
     Some(Cut {
         range,
         launches: around,
+        inside,
         chunk: Chunk { pieces, moves },
         sizes,
     })
@@ -243,7 +312,7 @@ fn writes(l: &Launch, b: BufferId) -> bool {
 
 /// What does not touch wide rows is moved out of the range where it may be: before it, if nothing of the range must come
 /// first, else behind it.
-fn places(code: &LaunchList, launches: &[Launch], wide: u64) -> Vec<Place> {
+fn places(code: &LaunchList, launches: &[&Launch], wide: u64) -> Vec<Place> {
     let stays = |l: &Launch| {
         let packs_rows = matches!(*l.spec, KernelSpec::Pack(_)) && l.dims[1] == Size::TOKENS;
         packs_rows || uses_wide(code, l, wide)
@@ -259,7 +328,7 @@ fn places(code: &LaunchList, launches: &[Launch], wide: u64) -> Vec<Place> {
     ] {
         let (mut used, mut written) = (BTreeSet::new(), BTreeSet::new());
         for i in order {
-            let l = &launches[i];
+            let l = launches[i];
             if places[i] != Place::In {
                 continue;
             }

@@ -87,11 +87,14 @@ fn meets((_, from, to): Node, life: Lifetime) -> bool {
 fn join(stretches: &mut Stretches, mut start: u64, mut end: u64) {
     let first = stretches.partition_point(|(_, e)| *e < start);
     let touched = stretches[first..].partition_point(|(s, _)| *s <= end);
-    if let [(s, _), ..] = stretches[first..first + touched] {
-        start = start.min(s);
-        end = end.max(stretches[first + touched - 1].1);
+    if touched == 0 {
+        return stretches.insert(first, (start, end));
     }
-    stretches.splice(first..first + touched, [(start, end)]);
+    let last = first + touched - 1;
+    start = start.min(stretches[first].0);
+    end = end.max(stretches[last].1);
+    stretches[first] = (start, end);
+    stretches.drain(first + 1..=last);
 }
 
 #[cfg(test)]

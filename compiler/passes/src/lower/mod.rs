@@ -16,7 +16,7 @@ use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use crate::spec::Specs;
 use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
-use odec_graph::{Graph, Value};
+use odec_graph::{Graph, Site, Value};
 use odec_program::kernel::{
     Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan, TopTokens,
 };
@@ -120,13 +120,11 @@ impl Lowering<'_> {
     /// Op, place in the model and node: `matmul step.0.att.q %7`.
     fn name(&self, v: Value) -> String {
         let node = self.graph.node(v.node);
-        let site = node.site.to_string();
-        let parts = [node.op.name(), &site, &format!("%{}", v.node)];
-        parts
-            .into_iter()
-            .filter(|p| !p.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
+        let (op, n) = (node.op.name(), v.node);
+        match *node.site == Site::default() {
+            true => format!("{op} %{n}"),
+            false => format!("{op} {} %{n}", node.site),
+        }
     }
 
     fn buffer(&mut self, v: Value) -> Result<BufferId, LowerError> {
