@@ -1,0 +1,274 @@
+//! Attention: whole sequences, their gradients, and keys that were kept.
+
+use super::{Case, check, emulated, floats, of_type, reference, room};
+use odec_program::kernel::{Attend, Scores};
+use odec_program::{DType, KernelSpec, Target};
+
+/// Attention in f32 with heads of their own.
+fn attend(heads: u64, head: u64, causal: bool) -> Attend {
+    Attend {
+        dtype: DType::F32,
+        inputs: DType::F32,
+        heads,
+        kv_heads: heads,
+        head,
+        causal,
+        room: None,
+        window: None,
+        scale: 1.0 / (head as f64).sqrt(),
+        value: None,
+        scores: Default::default(),
+    }
+}
+
+/// A forward launch, and the backward one that follows it.
+fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
+    let rows = batch * seq * spec.heads;
+    let (n, results) = (rows * spec.head, rows * spec.value_head());
+    let [narrow, values] = [n, results].map(|n| n / spec.heads * spec.kv_heads);
+    let case = |spec, operands| Case {
+        spec,
+        operands,
+        aliases: vec![],
+        dims: vec![batch, seq],
+        coeffs: vec![],
+    };
+    let o = of_type(spec.inputs, results, 8);
+    let inputs: Vec<Vec<u32>> = [(n, 1), (narrow, 2), (values, 3)]
+        .map(|(n, seed)| of_type(spec.inputs, n, seed))
+        .to_vec();
+    let forward = case(
+        KernelSpec::Attend(spec.clone()),
+        [
+            inputs.clone(),
+            vec![room(results), room(rows)],
+            sinks(&spec),
+        ]
+        .concat(),
+    );
+    let done = reference(&forward);
+    let results = vec![
+        o,
+        done[4].clone(),
+        floats(results, 9),
+        room(n),
+        room(narrow),
+        room(values),
+    ];
+    let mut spec = spec;
+    spec.scores.sinks = false;
+    let spec = KernelSpec::AttendBackward(spec);
+    [forward, case(spec, [inputs, results].concat())]
+}
+
+/// The operand of sinks, if there is one.
+fn sinks(spec: &Attend) -> Vec<Vec<u32>> {
+    match spec.scores.sinks {
+        true => vec![floats(spec.heads, 11)],
+        false => vec![],
+    }
+}
+
+/// Sequences, heads and their columns around the sizes of tiles.
+const SHAPES: [[u64; 4]; 7] = [
+    [1, 1, 1, 1],
+    [2, 5, 2, 3],
+    [1, 33, 1, 10],
+    [1, 64, 2, 16],
+    [1, 65, 1, 17],
+    [1, 100, 1, 36],
+    [1, 97, 1, 64],
+];
+
+#[test]
+fn attention_forward_and_backward() {
+    let mut cases = vec![];
+    for [batch, seq, heads, head] in SHAPES {
+        for (causal, inputs) in [(true, DType::F32), (false, DType::F32), (true, DType::Bf16)] {
+            let spec = Attend {
+                inputs,
+                ..attend(heads, head, causal)
+            };
+            if odec_program::gpu::tensor::attend::runs(&spec) {
+                continue; // `gpu_tensor.rs`
+            }
+            cases.extend(forward_and_backward(spec, batch, seq));
+        }
+    }
+    check(&cases);
+}
+
+/// Batch, sequence, heads, heads of keys, columns; windows of a token, within a tile, of tiles, beyond the sequence.
+const SHARED: [([u64; 5], Option<u64>); 7] = [
+    ([1, 70, 4, 2, 5], None),
+    ([2, 33, 3, 1, 4], None),
+    ([1, 70, 2, 2, 5], Some(1)),
+    ([2, 97, 4, 2, 6], Some(5)),
+    ([1, 132, 1, 1, 10], Some(33)),
+    ([1, 200, 2, 1, 4], Some(64)),
+    ([1, 70, 1, 1, 4], Some(u64::MAX)),
+];
+
+#[test]
+fn attention_of_heads_that_share_keys_and_of_windows() {
+    let mut cases = vec![];
+    for ([batch, seq, heads, kv_heads, head], window) in SHARED {
+        let spec = Attend {
+            kv_heads,
+            window,
+            ..attend(heads, head, true)
+        };
+        cases.extend(forward_and_backward(spec, batch, seq));
+    }
+    let all = Attend {
+        kv_heads: 2,
+        ..attend(4, 8, false)
+    };
+    cases.extend(forward_and_backward(all, 1, 65));
+    check(&cases);
+}
+
+/// Bounded scores that fall with distance, sinks, and heads of values of other widths.
+fn others() -> Vec<Attend> {
+    let scores = |softcap, alibi, sinks| Scores {
+        softcap,
+        alibi,
+        sinks,
+    };
+    let of = |scores, value, causal, window| Attend {
+        kv_heads: 1,
+        scores,
+        value,
+        window,
+        ..attend(2, 5, causal)
+    };
+    vec![
+        of(scores(Some(1.5), false, false), None, true, None),
+        of(scores(None, true, false), None, true, Some(40)),
+        of(scores(None, false, true), None, true, Some(3)),
+        of(scores(Some(0.5), true, true), Some(18), true, None),
+        of(scores(Some(4.0), true, true), Some(3), false, None),
+        of(Scores::default(), Some(40), true, None),
+    ]
+}
+
+#[test]
+fn attention_with_other_scores_and_values() {
+    let of = |spec| forward_and_backward(spec, 1, 70);
+    let all = others().into_iter().flat_map(of);
+    let half = Attend {
+        inputs: DType::Bf16,
+        value: Some(32),
+        ..attend(1, 16, true)
+    };
+    let all: Vec<Case> = all.chain(forward_and_backward(half, 1, 67)).collect();
+    check(&all);
+}
+
+#[test]
+fn attention_to_kept_keys_with_other_scores_and_values() {
+    let mut cases = vec![];
+    for spec in others().into_iter().filter(|spec| spec.causal) {
+        for (seq, past) in [(1, 70), (40, 29)] {
+            let (width, results) = (spec.heads * spec.head, spec.heads * spec.value_head());
+            let kept = |width: u64, seed| floats((past + seq) * (width / spec.heads), seed);
+            let operands = vec![
+                floats(seq * width, 1),
+                kept(width, 2),
+                kept(results, 3),
+                room(seq * results),
+            ];
+            cases.push(Case {
+                operands: [operands, sinks(&spec)].concat(),
+                spec: KernelSpec::AttendCached(spec.clone()),
+                aliases: vec![],
+                dims: vec![seq, past],
+                coeffs: vec![],
+            });
+        }
+    }
+    check(&cases);
+}
+
+#[test]
+fn attention_to_kept_keys() {
+    let mut cases = vec![];
+    for (seq, past, head, kv_heads, window) in [
+        (1, 0, 4, 2, None),
+        (1, 70, 10, 2, None),
+        (5, 3, 16, 2, None),
+        (40, 29, 8, 2, None),
+        (33, 64, 17, 2, None),
+        (65, 1, 4, 2, None),
+        (1, 140, 4, 1, Some(66)),
+        (1, 3, 4, 2, Some(66)),
+        (40, 29, 8, 1, Some(3)),
+        (65, 70, 4, 1, Some(40)),
+    ] {
+        let heads = 2;
+        let spec = Attend {
+            kv_heads,
+            window,
+            ..attend(heads, head, true)
+        };
+        let (width, narrow) = (heads * head, kv_heads * head);
+        cases.push(Case {
+            spec: KernelSpec::AttendCached(spec),
+            operands: vec![
+                floats(seq * width, 1),
+                floats((past + seq) * narrow, 2),
+                floats((past + seq) * narrow, 3),
+                room(seq * width),
+            ],
+            aliases: vec![],
+            dims: vec![seq, past],
+            coeffs: vec![],
+        });
+    }
+    check(&cases);
+}
+
+/// What a query must not see may be anything.
+#[test]
+fn hidden_keys_are_not_touched() {
+    let (seq, head) = (70, 8);
+    let spec = attend(1, head, true);
+    let n = seq * head;
+    let mut values = floats(n, 3);
+    values[(40 * head) as usize..].fill(f32::INFINITY.to_bits());
+    let operands = vec![floats(n, 1), floats(n, 2), values, room(n), room(seq)];
+    let case = Case {
+        spec: KernelSpec::Attend(spec),
+        operands,
+        aliases: vec![],
+        dims: vec![1, seq],
+        coeffs: vec![],
+    };
+    let o = emulated(&case, Target::Sm90a)[3].clone();
+    let finite = |row: u64| {
+        let row = &o[(row * head) as usize..][..head as usize];
+        row.iter().all(|x| f32::from_bits(*x).is_finite())
+    };
+    assert!((0..40).all(finite) && !finite(40));
+    check(&[case]);
+}
+
+/// Nor may what lies before a window change anything.
+#[test]
+fn keys_before_a_window_are_not_touched() {
+    let (seq, head) = (100, 4);
+    let spec = Attend {
+        window: Some(20),
+        ..attend(1, head, true)
+    };
+    let [mut case, _] = forward_and_backward(spec, 1, seq);
+    case.operands[1][..(30 * head) as usize].fill(f32::INFINITY.to_bits());
+    case.operands[2][..(30 * head) as usize].fill(f32::INFINITY.to_bits());
+    let o = emulated(&case, Target::Sm80)[3].clone();
+    let finite = |row: u64| {
+        let row = &o[(row * head) as usize..][..head as usize];
+        row.iter().all(|x| f32::from_bits(*x).is_finite())
+    };
+    // Row 48 still sees key 29, row 49 begins at 30.
+    assert!(!finite(48) && (49..seq).all(finite));
+}

@@ -1,0 +1,166 @@
+//! What is trained on: files, and what they hold.
+
+use super::{is_false, is_zero};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Data {
+    /// As written in the source, relative to the working directory.
+    pub files: Vec<String>,
+    pub form: Form,
+    /// Per cent of the tokens, at their end, held out for evaluation.
+    pub held_out_percent: u32,
+}
+
+/// What the files of a corpus hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Text; in files named `….jsonl`, a JSON object per line that has its text under `key`, each followed by `separator`.
+    Text {
+        tokenizer: Tokenizer,
+        key: String,
+        separator: String,
+    },
+    /// Token numbers, little-endian: 4 bytes each in files named `….u32.bin`, 2 in all others.
+    Tokens,
+    /// Images with their classes; `runtime/src/data/sources/images.rs` says in what files.
+    Images(Images),
+    Vectors(Vectors),
+    /// Texts in pairs; `runtime/src/data/sources/pairs.rs` says in what files.
+    Pairs(Pairs),
+}
+
+/// Sequences of vectors of one length, and the numbers that are predicted for each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Vectors {
+    /// The names of the two arrays.
+    pub inputs: String,
+    pub targets: String,
+    /// The most vectors of a sequence, and numbers of each.
+    pub positions: u64,
+    pub width: u64,
+    /// Numbers that are predicted, for each vector or for the whole sequence.
+    pub columns: u64,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub whole: bool,
+    /// The targets say how likely events are: they are from 0 to 1.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub events: bool,
+    /// The targets are classes, one of `columns` for each sequence.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub classes: bool,
+    /// What is subtracted from each number of an input before it is divided by `std`.
+    pub mean: f64,
+    pub std: f64,
+    /// Rows of zeros that a model needs behind each sequence, in whose place it puts rows of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub leading: u64,
+}
+
+/// Texts in pairs, of which the second is predicted from the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pairs {
+    pub tokenizer: Tokenizer,
+    /// Where a line of JSON has the first text and the second, or what the columns of a table are called.
+    pub source: String,
+    pub target: String,
+    /// The token before a target, the one after a text, and the one that fills up rows: the last three of the vocabulary.
+    pub begin: u64,
+    pub end: u64,
+    pub padding: u64,
+    /// Whether pairs that are longer than the context are left out; else they are refused.
+    #[serde(default)]
+    pub skip_longer: bool,
+}
+
+impl Pairs {
+    /// How many kinds of tokens a model needs beside those of the texts.
+    pub const SPECIAL: u64 = 3;
+    /// Places that the shortest pair takes in a row: a token and its end.
+    pub const SHORTEST: u64 = 2;
+
+    /// Whether a file of this name has both texts of a pair in each line.
+    pub fn has_both(file: &str) -> bool {
+        [".jsonl", ".tsv"].iter().any(|end| file.ends_with(end))
+    }
+
+    /// A file of texts without the file behind it that has what belongs to them.
+    pub fn alone<F: AsRef<str>>(files: &[F]) -> Option<&str> {
+        let mut first = None;
+        for file in files.iter().map(AsRef::as_ref) {
+            first = match (first, Pairs::has_both(file)) {
+                (Some(_), true) => return first,
+                (None, true) | (Some(_), false) => None,
+                (None, false) => Some(file),
+            };
+        }
+        first
+    }
+}
+
+/// Images of one size, cut into patches; the number of a class for each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Images {
+    pub height: u64,
+    pub width: u64,
+    pub channels: u64,
+    /// Side of a patch.
+    pub patch: u64,
+    pub classes: u64,
+    /// What is subtracted from a number (from 0 to 1) before it is divided by `std`.
+    pub mean: f64,
+    pub std: f64,
+    /// An image of a training step is shifted by up to so many pixels to each side.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub crop: u64,
+    /// Half of the images of a training step have left and right changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub flip: bool,
+    /// Rows of zeros that a model needs behind the patches of an image, in whose place it puts rows of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub leading: u64,
+    /// The model is given points between noise and images, and not images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Flow>,
+}
+
+/// Points `(1 − t) x₀ + t x₁` between normal noise x₀ and data x₁ (Lipman et al. 2023, ICLR; Liu et al. 2023, ICLR).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flow {
+    pub times: Times,
+    /// Whether the model is told the class beside the time.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub labelled: bool,
+}
+
+/// The law of the time t of a point, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Times {
+    Uniform,
+    /// `log(t / (1 − t))` is normal (Esser et al. 2024, ICML, 3.1).
+    LogitNormal {
+        mean: f64,
+        std: f64,
+    },
+}
+
+impl Form {
+    /// What makes tokens of it, if it is text.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        match self {
+            Form::Text { tokenizer, .. } | Form::Pairs(Pairs { tokenizer, .. }) => Some(tokenizer),
+            Form::Tokens | Form::Images(_) | Form::Vectors(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tokenizer {
+    /// One token per byte; vocabulary 256.
+    Bytes,
+    /// A Hugging Face `tokenizer.json`, relative to the working directory.
+    File(String),
+}
