@@ -139,7 +139,10 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
     let output = &spec.output;
     let before: Vec<LayerParam> = output.before.iter().flat_map(|l| l.params()).collect();
     let last = output.kind.params(spec.sizes);
-    if let Some(p) = last.iter().find(|p| before.iter().any(|b| b.path == p.path)) {
+    if let Some(p) = last
+        .iter()
+        .find(|p| before.iter().any(|b| b.path == p.path))
+    {
         let message = format!("two parameters are called `{OUTPUT}.{}`", p.path);
         let d = Diagnostic::error(codes::PARAMETER_COLLISION, output.span, message)
             .label("one is the output's own, the other belongs to a layer before it");
