@@ -20,7 +20,7 @@ use odec_graph::{Graph, Site, Value};
 use odec_program::kernel::{
     Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan, TopTokens,
 };
-use odec_program::site::{Site, speaker};
+use odec_program::site::speaker;
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
