@@ -74,11 +74,11 @@ gpu_assembler() {
     scripts/ptxas.sh && cargo test --quiet --workspace --test gpu assemble -- --ignored
 }
 
-# What travels to a card's machine: odec without code generation. It takes the program's place for a moment. It reads tokenizers, as the program
-# does: the runtime is then the one that is built already.
+# What travels to a card's machine: odec without code generation. It takes the program's place for a moment. With the
+# runtime's own features, tokenizers among them, the runtime is the one that is built already.
 gpu_runner() {
     cp "$program" "$1.program" || return 1
-    cargo build --quiet --workspace --bin odec --no-default-features --features odec/cuda,odec/tokenizers && cp "$program" "$1"
+    cargo build --quiet --workspace --bin odec --no-default-features --features odec/cuda,odec-runtime/default && cp "$program" "$1"
     local verdict=$?
     cp --remove-destination "$1.program" "$program" && [ "$verdict" = 0 ]
 }
