@@ -2,7 +2,7 @@
 //!
 //! The one origin of everything that is computed. Whoever builds a graph gives each node its site; derivatives take that of what they
 //! derive ([`Pass::Backward`]), what is computed again that of the first time ([`Site::replay`]), an optimiser's launches have their own
-//! ([`Pass::Update`]). Passes keep it, and where several nodes become one launch, [`speaker`] says which of them names it. Programs list
+//! ([`Pass::Update`]). Passes keep it, and where several nodes become one launch, [`naming_site`] says which of them names it. Programs list
 //! each site once ([`crate::Program::sites`]), and messages, listings, profiles and traces print it: as a path (`Display`) or in
 //! words ([`names`]).
 
@@ -176,14 +176,14 @@ impl fmt::Display for Site {
 }
 
 /// Which of the sites that become one launch names it: the last in the neighbourhood that most of them belong to.
-pub fn speaker(sites: &[&Site]) -> usize {
-    let mut votes = BTreeMap::new();
+pub fn naming_site(sites: &[&Site]) -> usize {
+    let mut counts = BTreeMap::new();
     for site in sites {
-        *votes.entry(site.neighbourhood()).or_insert(0) += 1;
+        *counts.entry(site.neighbourhood()).or_insert(0) += 1;
     }
-    let most = votes.values().max().copied();
-    let speaks = |site: &&Site| votes.get(&site.neighbourhood()).copied() == most;
-    sites.iter().rposition(speaks).unwrap_or_default()
+    let most = counts.values().max().copied();
+    let is_in_most = |site: &&Site| counts.get(&site.neighbourhood()).copied() == most;
+    sites.iter().rposition(is_in_most).unwrap_or_default()
 }
 
 /// Sites in words, each by its own: `step 3 ffn.up forward`. The evaluation is said of steps that evaluate a field more than once.
@@ -276,9 +276,9 @@ mod tests {
     #[test]
     fn the_last_of_most_speaks() {
         let [a, b, c] = [site(0, 0, "a"), site(0, 1, "b"), site(0, 1, "c")];
-        assert_eq!(speaker(&[&a, &b, &c]), 2);
-        assert_eq!(speaker(&[&b, &c, &a]), 1);
-        assert_eq!(speaker(&[&a]), 0);
+        assert_eq!(naming_site(&[&a, &b, &c]), 2);
+        assert_eq!(naming_site(&[&b, &c, &a]), 1);
+        assert_eq!(naming_site(&[&a]), 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use odec_driver::terminal;
 use odec_program::site::Role;
 use odec_runtime::device::roof::Roof;
 use odec_runtime::profile::sums::Sum;
-use odec_runtime::profile::{Told, timeline, trace};
+use odec_runtime::profile::{NamedProfile, timeline, trace};
 use odec_runtime::system::output;
 use odec_runtime::{Executor, Shown, outln};
 use serde_json::json;
@@ -30,7 +30,7 @@ fn profile(args: &cli::Profile, x: &mut Executor) -> Done {
     let Some(profile) = x.profile() else {
         return Ok(());
     };
-    let told = Told::new(x.manifest(), profile, roof.as_ref());
+    let told = NamedProfile::new(x.manifest(), profile, roof.as_ref());
     if args.timed.json {
         let mut out = steps.json();
         out["roof"] = json!(roof);
@@ -69,7 +69,7 @@ fn said(args: &cli::Profile, line: &str) {
     }
 }
 
-fn print(args: &cli::Profile, told: &Told) {
+fn print(args: &cli::Profile, told: &NamedProfile) {
     let whole = told.whole();
     if let Some(roof) = told.roof {
         outln!("roof            {}", in_words(roof));
@@ -107,7 +107,7 @@ fn in_words(roof: &Roof) -> String {
 }
 
 /// Milliseconds of a step, the mean over all.
-fn per_step(told: &Told, sum: &Sum) -> String {
+fn per_step(told: &NamedProfile, sum: &Sum) -> String {
     let steps = f64::from(told.profile.steps.max(1));
     sum.ms.map_or("-".into(), |ms| milliseconds(ms / steps))
 }
@@ -132,7 +132,7 @@ fn rate(x: Option<f64>) -> String {
 /// What every table ends with: launches and milliseconds of a step, and what they are in proportion to.
 const RATES: [&str; 6] = ["launches", "ms", "share", "Gflop/s", "GB/s", "of roof"];
 
-fn rates(told: &Told, sum: &Sum) -> [Cell; 6] {
+fn rates(told: &NamedProfile, sum: &Sum) -> [Cell; 6] {
     let steps = u64::from(told.profile.steps.max(1));
     [
         (sum.launches / steps).to_string(),
@@ -164,7 +164,7 @@ fn show(table: &Table) {
 }
 
 /// Fields by what was done for them.
-fn fields(told: &Told) {
+fn fields(told: &NamedProfile) {
     let all = told.fields();
     let roles = Role::ALL.into_iter();
     let roles: Vec<Role> = roles
@@ -185,7 +185,7 @@ fn fields(told: &Told) {
     show(&table);
 }
 
-fn kinds(told: &Told) {
+fn kinds(told: &NamedProfile) {
     let mut table = table(&["kernel"], &RATES);
     for k in told.kinds() {
         let cells = [Cell::left(k.kind)].into_iter();
@@ -204,7 +204,7 @@ fn first<T>(mut rows: Vec<T>, most: usize) -> (Vec<T>, usize) {
     (rows, rest)
 }
 
-fn lines(told: &Told, most: usize) {
+fn lines(told: &NamedProfile, most: usize) {
     let (rows, rest) = first(told.lines(), most);
     let mut table = table(&["launch", "kernel"], &RATES);
     for l in rows {
@@ -215,7 +215,7 @@ fn lines(told: &Told, most: usize) {
     more(rest);
 }
 
-fn kernels(told: &Told, most: usize) {
+fn kernels(told: &NamedProfile, most: usize) {
     let (rows, rest) = first(told.kernels(), most);
     let names: Vec<&str> = RATES.into_iter().chain(["dims of the first"]).collect();
     let mut table = table(&["kernel", "entry"], &names);

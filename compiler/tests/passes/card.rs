@@ -16,7 +16,7 @@ use odec_runtime::device::cuda::recording::{Made, Recording};
 use odec_runtime::device::cuda::{self, CudaDevice, Driver};
 use odec_runtime::device::memory::{Buffer, Words};
 use odec_runtime::device::reference::ReferenceDevice;
-use odec_runtime::profile::{Told, timeline, trace};
+use odec_runtime::profile::{NamedProfile, timeline, trace};
 use odec_runtime::system::owned::{CHECKPOINT, METRICS};
 use odec_runtime::train::metrics::{self, Record};
 use odec_runtime::{Artifact, ArtifactError, Executor, Run, Settings, Show, TrainError, Value};
@@ -425,7 +425,7 @@ fn a_profile_has_the_cards_own_times() {
         assert_eq!((made.replays, made.graphs), (before.replays, before.graphs));
         assert_eq!(made.events - before.events, 2 * launches + 3);
         let profile = x.profile().unwrap();
-        let told = Told::new(x.manifest(), profile, None);
+        let told = NamedProfile::new(x.manifest(), profile, None);
         let rows = told.kernels();
         assert_eq!(rows.iter().map(|r| r.sum.launches).sum::<u64>(), launches);
         assert!(

@@ -11,7 +11,7 @@ use odec_program::manifest::{Manifest, named};
 use odec_program::site::{Pass, Role, SCHEME, UPDATE, names};
 use odec_program::{Bindings, EntryId, Site};
 use odec_runtime::profile::sums::Sum;
-use odec_runtime::profile::{Told, timeline, trace};
+use odec_runtime::profile::{NamedProfile, timeline, trace};
 use odec_runtime::{Executor, Value};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,7 +164,7 @@ fn close(a: f64, b: f64) -> bool {
 fn sums_by_whatever_agree_with_the_whole() {
     let m = small();
     let x = profiled(&m);
-    let told = Told::new(&m, x.profile().unwrap(), None);
+    let told = NamedProfile::new(&m, x.profile().unwrap(), None);
     let whole = told.whole();
     let sums: [Vec<Sum>; 4] = [
         told.lines().into_iter().map(|l| l.sum).collect(),
@@ -198,7 +198,7 @@ fn sums_by_whatever_agree_with_the_whole() {
 fn a_trace_is_well_formed_and_adds_up_to_the_table() {
     let m = small();
     let x = profiled(&m);
-    let told = Told::new(&m, x.profile().unwrap(), None);
+    let told = NamedProfile::new(&m, x.profile().unwrap(), None);
     let text = trace::text(&told, "a \"device\"").unwrap();
     let trace: Json = serde_json::from_str(&text).unwrap();
     let mut tracks: BTreeMap<u64, (String, Vec<(f64, f64)>)> = BTreeMap::new();
@@ -249,7 +249,7 @@ fn a_timeline_of_equal_launches() {
     for (n, l) in (0..).zip(&mut profile.launches) {
         (l.begin, l.time) = (Duration::from_millis(n), Some(Duration::from_micros(900)));
     }
-    let told = Told::new(&m, &profile, None);
+    let told = NamedProfile::new(&m, &profile, None);
     insta::assert_snapshot!(timeline::svg(&told, "a <device>").unwrap());
 }
 

@@ -560,3 +560,29 @@ fn sum_row<T: Real>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One token's products have a tile for every packed panel, up to [`TILES`]; those of a batch one for every panel of rows.
+    #[test]
+    fn few_rows_are_shared_by_columns() {
+        let blocking = Blocking {
+            mr: 14,
+            nr: 32,
+            kc: 256,
+            nc: 512,
+        };
+        let c = Contract {
+            blocking,
+            ..ContractKind::samples()[0].spec.clone()
+        };
+        let tiles = |m, n| ContractKind::tiles(&c, &[m, n, 256]);
+        assert_eq!(tiles(1, 704), 22);
+        assert_eq!(tiles(14, 64 * 32 * 3), TILES[0]);
+        assert_eq!(tiles(15, 704), 2 * 11);
+        assert_eq!(tiles(256, 704), 256u64.div_ceil(14));
+        assert_eq!(tiles(0, 704), 0);
+    }
+}

@@ -16,7 +16,7 @@ use odec_program::{Instr, Site};
 use odec_source::escape::escaped;
 
 /// A profile with what its launches are called by.
-pub struct Told<'a> {
+pub struct NamedProfile<'a> {
     pub manifest: &'a Manifest,
     pub profile: &'a Profile,
     pub roof: Option<&'a Roof>,
@@ -44,10 +44,14 @@ impl Named<'_> {
     }
 }
 
-impl<'a> Told<'a> {
-    pub fn new(manifest: &'a Manifest, profile: &'a Profile, roof: Option<&'a Roof>) -> Told<'a> {
+impl<'a> NamedProfile<'a> {
+    pub fn new(
+        manifest: &'a Manifest,
+        profile: &'a Profile,
+        roof: Option<&'a Roof>,
+    ) -> NamedProfile<'a> {
         let sites = &manifest.program.sites;
-        Told {
+        NamedProfile {
             manifest,
             profile,
             roof,

@@ -2,7 +2,7 @@
 //!
 //! Takes named launches; gives rows, the longest first, whose times add up to the time of all launches.
 
-use crate::profile::{Named, Told};
+use crate::profile::{Named, NamedProfile};
 use odec_program::site::Role;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -106,7 +106,7 @@ impl Adding {
     }
 }
 
-impl Told<'_> {
+impl NamedProfile<'_> {
     /// Launches added up by a key, the longest first; of equal ones that with the least key.
     fn by<K: Ord>(&self, key: impl Fn(&Named) -> K) -> Vec<(Adding, Named<'_>)> {
         let mut found: BTreeMap<K, (Adding, Named)> = BTreeMap::new();

@@ -4,7 +4,7 @@
 //! their launches (one line, where nobody knows of threads), the arena in use, milliseconds, and a legend of the fields. What is
 //! too short to be seen is drawn with what follows it. Equal profiles give equal bytes.
 
-use crate::profile::{Named, Told, arena};
+use crate::profile::{Named, NamedProfile, arena};
 use crate::system::shown::markup;
 use crate::train::chart::Axis;
 use odec_source::escape::escaped;
@@ -71,7 +71,7 @@ impl Step<'_> {
 }
 
 /// The picture; `device` in words. `None` where nothing was computed.
-pub fn svg(told: &Told, device: &str) -> Option<String> {
+pub fn svg(told: &NamedProfile, device: &str) -> Option<String> {
     let step = fastest(told)?;
     let lanes = lanes(&step);
     let fields: Vec<&str> = {
@@ -114,7 +114,7 @@ pub fn svg(told: &Told, device: &str) -> Option<String> {
 }
 
 /// The fastest step.
-fn fastest<'t>(told: &'t Told) -> Option<Step<'t>> {
+fn fastest<'t>(told: &'t NamedProfile) -> Option<Step<'t>> {
     let all: Vec<Named> = told
         .launches()
         .filter(|n| n.launch.time.is_some())
@@ -139,7 +139,7 @@ fn fastest<'t>(told: &'t Told) -> Option<Step<'t>> {
 }
 
 /// One line about the whole.
-fn said(told: &Told, step: &Step, device: &str) -> String {
+fn said(told: &NamedProfile, step: &Step, device: &str) -> String {
     let busy: Duration = step.launches.iter().filter_map(|n| n.launch.time).sum();
     let least: Option<f64> = step.launches.iter().map(|n| told.least(n)).sum();
     let roof = least.map(|l| format!(", {:.0} % of the roof", 100.0 * l / step.time.as_secs_f64()));
@@ -330,7 +330,7 @@ fn ticks(s: &mut String, step: &Step, (top, bottom): (f64, f64)) {
 }
 
 /// The arena in use, as an area with its highest point said.
-fn in_use(s: &mut String, told: &Told, step: &Step, top: f64) {
+fn in_use(s: &mut String, told: &NamedProfile, step: &Step, top: f64) {
     let program = &told.manifest.program;
     let mut entries = BTreeMap::new();
     let mut points: Vec<(f64, u64)> = Vec::new();

@@ -5,7 +5,7 @@
 //!
 //! Source: Trace Event Format (Google, 2016), docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 
-use crate::profile::{Named, Told, arena};
+use crate::profile::{Named, NamedProfile, arena};
 use odec_program::site::Role;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ struct Arguments<'a> {
 }
 
 /// The text of a trace; `device` in words. `None` where nothing was computed.
-pub fn text(told: &Told, device: &str) -> Option<String> {
+pub fn text(told: &NamedProfile, device: &str) -> Option<String> {
     if told.profile.launches.iter().all(|l| l.time.is_none()) {
         return None;
     }
@@ -101,7 +101,7 @@ fn track(of: Option<usize>, name: &str) -> Value {
 }
 
 /// An event for each step, from its first launch to the end of its last one.
-fn steps(told: &Told, events: &mut Vec<Value>) {
+fn steps(told: &NamedProfile, events: &mut Vec<Value>) {
     let launches = &told.profile.launches;
     for of_step in launches.chunk_by(|a, b| a.step == b.step) {
         let (first, last) = (&of_step[0], &of_step[of_step.len() - 1]);
@@ -131,7 +131,7 @@ fn complete(
     })
 }
 
-fn arguments<'a>(told: &Told, n: &Named<'a>, time: Duration) -> Arguments<'a> {
+fn arguments<'a>(told: &NamedProfile, n: &Named<'a>, time: Duration) -> Arguments<'a> {
     let seconds = time.as_secs_f64().max(1e-12);
     Arguments {
         entry: n.launch.entry.as_str(),

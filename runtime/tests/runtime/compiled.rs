@@ -2,7 +2,7 @@
 
 use crate::{c, support};
 use odec_program::Bindings;
-use odec_runtime::profile::Told;
+use odec_runtime::profile::NamedProfile;
 use odec_runtime::{
     Artifact, DeviceChoice, Executor, ObjectCode, Settings, Show, State, Value, open_run, resume,
     train,
@@ -149,7 +149,7 @@ fn a_profile_names_kernels_and_counts_launches() {
         x.run("forward", at, &[("tokens", Value::I32(&[1, 2]))], &[])
             .unwrap();
     }
-    let told = Told::new(a.manifest(), x.profile().unwrap(), None);
+    let told = NamedProfile::new(a.manifest(), x.profile().unwrap(), None);
     let rows = told.kernels();
     assert_eq!(rows.len(), 3);
     assert!(

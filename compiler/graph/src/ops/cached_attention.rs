@@ -9,8 +9,8 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
-use std::sync::Arc;
 use odec_program::kernel::Attend;
+use std::sync::Arc;
 
 /// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
 /// gives for the last S of `past + S` tokens. A fourth operand are sinks. Attention that is not causal is to all P rows, and k and v may be `[1, P, ..]`:
@@ -159,9 +159,13 @@ impl Op for CachedAttention {
             sample(2, 2, Some(5), "window").after(62),
             of(Attention::new(2, true), 9, "wide values").after(65),
             sinks.tolerance(1e-5),
-            each(Attention::new(2, true), "several").bindings(3, 1).after(66),
+            each(Attention::new(2, true), "several")
+                .bindings(3, 1)
+                .after(66),
             each(windowed, "several, window").bindings(2, 1).after(66),
-            each(Attention::new(3, false), "all of one").bindings(4, 1).after(3),
+            each(Attention::new(3, false), "all of one")
+                .bindings(4, 1)
+                .after(3),
         ]
     }
 }

@@ -82,11 +82,8 @@ impl Op for Combine {
             if c.is_one() {
                 return d;
             }
-            cx.b.push1(
-                Combine::of([c.clone()]),
-                &[d],
-            )
-            .expect("one input, one coefficient")
+            cx.b.push1(Combine::of([c.clone()]), &[d])
+                .expect("one input, one coefficient")
         };
         Vjp::Rule(
             self.coeffs

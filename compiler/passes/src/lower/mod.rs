@@ -20,7 +20,7 @@ use odec_graph::{Graph, Site, Value};
 use odec_program::kernel::{
     Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan, TopTokens,
 };
-use odec_program::site::speaker;
+use odec_program::site::naming_site;
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -253,7 +253,7 @@ impl Lowering<'_> {
                 let stored: Vec<Value> = stored.collect();
                 let held = self.held(unit, &stored)?;
                 let bound = body::rows(self.facts, &unit.nodes, *domain, stored, self.real)?;
-                self.bound(bound, KernelSpec::Rows, self.speaker(&unit.nodes))?;
+                self.bound(bound, KernelSpec::Rows, self.naming_node(&unit.nodes))?;
                 if let Some(launch) = self.code.launches.last_mut() {
                     launch.held = held;
                 }
@@ -468,8 +468,8 @@ impl Lowering<'_> {
     }
 
     /// The member of a unit that names its place.
-    fn speaker(&self, nodes: &[u32]) -> u32 {
+    fn naming_node(&self, nodes: &[u32]) -> u32 {
         let sites: Vec<&Site> = nodes.iter().map(|n| &*self.graph.node(*n).site).collect();
-        nodes[speaker(&sites)]
+        nodes[naming_site(&sites)]
     }
 }
