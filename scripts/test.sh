@@ -9,6 +9,8 @@ export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no PROPTEST_RNG_SEED=1
 # build half of everything again.
 program=${CARGO_TARGET_DIR:-target}/debug/odec
 
+python_of_agreement() { PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=10 scripts/venv.sh .venv-agree tests/reference/agree.txt; }
+
 names=() results=() failures=0
 
 # step NAME COMMAND…: runs the command, notes its result and time.
@@ -21,6 +23,11 @@ step() {
     names+=("$name")
     results+=("$(printf '%-6s %5d s' "$verdict" $((SECONDS - began)))")
 }
+
+# What later steps fetch comes while others compute. A step waits for it with `fetched`, and then asks for it itself, which says what is wrong.
+{ scripts/ptxas.sh && python_of_agreement; } </dev/null >/dev/null 2>&1 &
+fetching=$!
+fetched() { wait "$fetching" || true; }
 
 rust_tests() {
     if cargo nextest --version >/dev/null 2>&1; then
@@ -62,7 +69,8 @@ reference() { .venv/bin/python tests/reference/check.py "$program"; }
 
 # The library's tableaus and proved orders beside scipy's and nodepy's. Nothing else needs those: without them it is skipped.
 agreement() {
-    if ! PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=10 scripts/venv.sh .venv-agree tests/reference/agree.txt; then
+    fetched
+    if ! python_of_agreement; then
         echo 'skipped: scipy and nodepy could not be installed'
         return 0
     fi
@@ -71,6 +79,7 @@ agreement() {
 
 # Every kernel of the library through NVIDIA's assembler: none may spill or call.
 gpu_assembler() {
+    fetched
     scripts/ptxas.sh && cargo test --quiet --workspace --test gpu assemble -- --ignored
 }
 

@@ -43,7 +43,7 @@ impl Cache {
             &ffi::code_generator(),
             PASSES,
             ffi::cpu(target),
-            &ffi::features(target).to_string_lossy(),
+            &ffi::features(target, text).to_string_lossy(),
             text,
         ] {
             hash.update(part.len().to_le_bytes());

@@ -25,8 +25,10 @@ const MARKS: &str = "nounwind, vector widths, convergent assembly";
 /// Tile registers: their instructions are only ever written by name, for contractions in pairs, which programs for
 /// [`Target::Amx`] alone have.
 const TILES: &CStr = c"+amx-tile,+amx-bf16";
-/// The instructions of [`Target::Avx512Bf16`]. LLVM may choose them by itself.
+/// The instructions of [`Target::Avx512Bf16`], for kernels that name one. LLVM could choose others of them by itself.
 const PAIRS: &CStr = c"+avx512bf16";
+/// How kernels name these instructions.
+const PAIRS_NAMED: &str = "llvm.x86.avx512bf16.";
 /// LLVM's index of the attributes of a function itself (`LLVMAttributeFunctionIndex`).
 const FUNCTION: u32 = u32::MAX;
 
@@ -48,12 +50,12 @@ impl Drop for Llvm {
 }
 
 impl Llvm {
-    /// Translates a module of the LLVM dialect for a target.
+    /// Translates a module of the LLVM dialect for a target; `features` are those of its text ([`features`]).
     ///
     /// # Errors
     /// A message when MLIR cannot translate the module or LLVM's verifier rejects it.
-    pub fn translate(module: &Module, target: Target) -> Result<Llvm, String> {
-        let machine = Machine::new(target)?;
+    pub fn translate(module: &Module, target: Target, features: &CStr) -> Result<Llvm, String> {
+        let machine = Machine::new(target, features)?;
         // SAFETY: the context outlives the module made in it (see `Drop`); the operation is alive because
         // it is borrowed; the opaque pointer types of mlir-sys and llvm-sys name the same C types.
         let llvm = unsafe {
@@ -241,7 +243,7 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    fn new(target: Target) -> Result<Machine, String> {
+    fn new(target: Target, features: &CStr) -> Result<Machine, String> {
         static ONCE: Once = Once::new();
         // SAFETY: LLVM's registry is written once, before any lookup.
         ONCE.call_once(|| unsafe {
@@ -256,7 +258,6 @@ impl Machine {
         });
         let triple = triple(target);
         let cpu = CString::new(cpu(target)).expect("names of CPUs contain no zero byte");
-        let features = features(target);
         let mut found: LLVMTargetRef = ptr::null_mut();
         let mut message: *mut c_char = ptr::null_mut();
         // SAFETY: strings are zero-terminated and outlive the calls; the message is ours on failure.
@@ -292,11 +293,14 @@ pub fn cpu(target: Target) -> &'static str {
     }
 }
 
-/// What LLVM is told of a target beside its instruction set.
-pub fn features(target: Target) -> &'static CStr {
+/// What LLVM is told of a target beside its instruction set, for a kernel of this MLIR text. Kernels without dot products of pairs are the
+/// same for all targets of AVX-512, and compiled once.
+pub fn features(target: Target, text: &str) -> &'static CStr {
     match target {
-        Target::Portable | Target::Avx2 | Target::Avx512 | Target::Amx => TILES,
-        Target::Avx512Bf16 => PAIRS,
+        Target::Avx512Bf16 if text.contains(PAIRS_NAMED) => PAIRS,
+        Target::Portable | Target::Avx2 | Target::Avx512 | Target::Avx512Bf16 | Target::Amx => {
+            TILES
+        }
         Target::Sm80 | Target::Sm90a => PTX,
     }
 }

@@ -4,7 +4,7 @@
 //! One [`Pipeline`] serves many kernels, one after the other; it stays on its thread. Leaves files,
 //! caching and linking to [`crate::codegen`], [`crate::cache`] and [`mod@crate::link`].
 
-use crate::ffi::Llvm;
+use crate::ffi::{self, Llvm};
 use melior::Context;
 use melior::dialect::DialectRegistry;
 use melior::ir::Module;
@@ -71,7 +71,7 @@ impl Pipeline {
         manager
             .run(&mut module)
             .map_err(|_| self.said("cannot be lowered"))?;
-        let llvm = Llvm::translate(&module, target)?;
+        let llvm = Llvm::translate(&module, target, ffi::features(target, text))?;
         llvm.optimise()?;
         Ok(llvm)
     }

@@ -39,7 +39,12 @@ fn keeps_by_text_and_target_and_ignores_damage() {
     assert_eq!(cache.get("b", Target::Avx2), None);
     let path = one(objects(folder.path()));
     cache.put("a", Target::Avx512, b"wide");
-    assert_eq!(cache.get("a", Target::Amx).as_deref(), Some(&b"wide"[..]));
+    for same in [Target::Amx, Target::Avx512Bf16] {
+        assert_eq!(cache.get("a", same).as_deref(), Some(&b"wide"[..]));
+    }
+    let dots = "llvm.x86.avx512bf16.dpbf16ps.512";
+    cache.put(dots, Target::Avx512Bf16, b"dots");
+    assert_eq!(cache.get(dots, Target::Avx512), None);
     for damage in [&b""[..], b"short", &[7; 40]] {
         std::fs::write(&path, damage).unwrap();
         assert_eq!(cache.get("a", Target::Avx2), None);

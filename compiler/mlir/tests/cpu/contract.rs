@@ -423,16 +423,15 @@ fn ragged_sizes_given_at_launch_f64() {
 fn fixed<T: Real>(target: Target, types: &[Types], shapes: &[Shape]) {
     let dtype = T::DTYPE;
     let blocking = small_blocks(target, dtype);
-    let of_form = |f| shapes.iter().map(move |&s| (f, s));
-    let all: Vec<(Types, Form, Shape)> = types
-        .iter()
-        .flat_map(|&t| {
-            FORMS
-                .into_iter()
-                .flat_map(of_form)
-                .map(move |(f, s)| (t, f, s))
-        })
-        .collect();
+    // Of several shapes every other one, for the next form those between.
+    let apart = shapes.len().min(2);
+    let mut all: Vec<(Types, Form, Shape)> = Vec::new();
+    for &types in types {
+        for (n, form) in FORMS.into_iter().enumerate() {
+            let of_form = shapes.iter().skip(n % apart).step_by(apart);
+            all.extend(of_form.map(|&shape| (types, form, shape)));
+        }
+    }
     let specs: Vec<KernelSpec> = all
         .iter()
         .flat_map(|&(types, form, shape)| kernels(types, form, blocking, shape, true))

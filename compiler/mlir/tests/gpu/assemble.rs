@@ -1,7 +1,8 @@
 //! Every kernel of every model of the library, and all but row kernels of those in bf16, through NVIDIA's assembler: for sm_80 all, for sm_90a
 //! those whose code differs by more than the target's name.
 //!
-//! Kernels of the same instructions are assembled once.
+//! Kernels of the same instructions are assembled once, those that differ in constants alone compiled once. Of row kernels, of which there are
+//! hundreds, the longest are, and every tenth of the others; all with `ODEC_ASSEMBLE_WHOLE` (`make assemble`).
 //! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. Run by
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
 
@@ -48,7 +49,29 @@ fn kernels(target: Target) -> Vec<Kernel> {
     let all = all.chain(wide_heads()).chain(sampled()).chain(updates);
     let all = all.filter(|k| first || !portable(&k.spec));
     let distinct: BTreeMap<String, Kernel> = all.map(|k| (k.symbol.clone(), k)).collect();
-    distinct.into_values().collect()
+    let mut of_form = BTreeMap::new();
+    for kernel in distinct.into_values() {
+        let text = odec_mlir::mlir_text(&kernel, target).unwrap_or_else(|e| panic!("{e}"));
+        of_form.entry(form(&text, &kernel.symbol)).or_insert(kernel);
+    }
+    let (mut rows, mut chosen): (Vec<_>, Vec<_>) =
+        (of_form.into_iter()).partition(|(_, k)| matches!(k.spec, KernelSpec::Rows(_)));
+    if std::env::var_os("ODEC_ASSEMBLE_WHOLE").is_none() {
+        rows.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        let short = rows.split_off(rows.len().min(LONGEST));
+        rows.extend(short.into_iter().step_by(10));
+    }
+    chosen.extend(rows);
+    chosen.into_iter().map(|(_, kernel)| kernel).collect()
+}
+
+/// How many row kernels are all looked at: the longest, which hold the most values at once. Of the many others every tenth is.
+const LONGEST: usize = 100;
+
+/// A kernel's text without its name and without numbers: kernels that differ in constants alone agree.
+fn form(text: &str, symbol: &str) -> String {
+    let text = text.replace(symbol, "");
+    text.replace(|c: char| c.is_ascii_digit(), "")
 }
 
 /// Attention with the most registers: wide heads that share keys and see a window, other scores and wider values. No model of the library has such.

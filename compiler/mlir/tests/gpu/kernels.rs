@@ -6,12 +6,13 @@
 mod attention;
 mod contractions;
 
+use crate::emulated::{self, keep};
 use crate::harness::Buffer as Data;
 use crate::harness::bodies::{
     COLS, INPUTS, In, Pick, SEQ, build, inputs, period, picks, random_rows,
 };
 use crate::harness::noise;
-use crate::ptx::{Emulated, keep};
+use odec_emulator::Emulated;
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, Expr, ExprId, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{
     Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Layout, LinearAttend, Rows, Scan,
@@ -91,7 +92,7 @@ fn launches(cases: &[Case], target: Target) -> (Emulated, Cases) {
         c.launch(number)
     });
     let cases = launches.collect();
-    let gpu = Emulated::new(&kernels, target);
+    let gpu = emulated::on_gpu(&kernels, target);
     let ptx = gpu.ptx.clone();
     let cases = Cases {
         target,

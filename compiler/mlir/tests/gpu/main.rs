@@ -4,11 +4,11 @@
 #![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
 
 mod assemble;
+mod emulated;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod kernels;
 mod launches;
 mod modules;
 mod programs;
-mod ptx;
 mod tensor;

@@ -2,12 +2,12 @@
 //! bit; and against the same model on the host's processor, which must learn the same bits. In bf16, which runs on tensor
 //! cores, they are near.
 
+use crate::emulated::on_gpu;
 use crate::harness::cache;
 use crate::harness::models::{
     Steps, in_bf16, near_steps, optimizers, planned, ragged, same_steps, three_updates, two_steps,
     update_of,
 };
-use crate::ptx::Emulated;
 use odec_program::gpu::tensor;
 use odec_program::{Bindings, KernelSpec, Target};
 use odec_runtime::device::reference::ReferenceDevice;
@@ -17,7 +17,7 @@ fn check(name: &str, sizes: &[(&str, &str)], target: Target) -> Steps {
     let manifest = planned(name, sizes, target);
     let reference = ReferenceDevice::new(&manifest.program.kernels);
     let want = two_steps(&manifest, Box::new(reference), at);
-    let gpu = Emulated::new(&manifest.program.kernels, target);
+    let gpu = on_gpu(&manifest.program.kernels, target);
     let got = two_steps(&manifest, Box::new(gpu), at);
     same_steps(&got, &want, &format!("{name}, {target}"));
     // The plan for a processor packs and blocks in its own way, and computes the same.
@@ -91,7 +91,7 @@ fn every_optimiser() {
             let manifest = update_of(optimizer, target);
             let reference = ReferenceDevice::new(&manifest.program.kernels);
             let want = three_updates(&manifest, Box::new(reference));
-            let gpu = Emulated::new(&manifest.program.kernels, target);
+            let gpu = on_gpu(&manifest.program.kernels, target);
             let got = three_updates(&manifest, Box::new(gpu));
             same_steps(&got, &want, &format!("{optimizer}, {target}"));
         }
@@ -201,7 +201,7 @@ fn in_bf16_on(target: Target) {
     // Forward and both backward contractions of several sizes, attention forward, backward and for kept keys.
     assert!(used >= 10, "{used}");
     let want = two_steps(&manifest, Box::new(ReferenceDevice::new(kernels)), at);
-    let got = two_steps(&manifest, Box::new(Emulated::new(kernels, target)), at);
+    let got = two_steps(&manifest, Box::new(on_gpu(kernels, target)), at);
     near_steps(&got, &want, &format!("prenorm in bf16, {target}"));
 }
 

@@ -6,8 +6,8 @@
 
 mod attend;
 
+use crate::emulated::{keep, on_gpu};
 use crate::harness::noise;
-use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
 use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Parts};
@@ -79,7 +79,7 @@ fn launch(
         symbol: spec.symbol(),
         spec: spec.clone(),
     }];
-    let mut gpu = Emulated::new(&kernels, target);
+    let mut gpu = on_gpu(&kernels, target);
     let case = Case {
         kernel: 0,
         dims: dims.to_vec(),

@@ -42,12 +42,12 @@ pub fn matrices(
 }
 
 /// One of the two bf16 of a word.
-pub(super) fn half(x: u64, upper: usize) -> f64 {
+pub(crate) fn half(x: u64, upper: usize) -> f64 {
     f64::from(f32::from_bits((x as u32 >> (16 * upper)) << 16))
 }
 
 /// An element of a warp's 16 × 16 left factor in registers.
-pub(super) fn left(a: &[Register], row: usize, col: usize) -> f64 {
+pub(crate) fn left(a: &[Register], row: usize, col: usize) -> f64 {
     let register = row / 8 + 2 * (col / 8);
     half(a[register][row % 8 * 4 + col % 8 / 2], col % 2)
 }
@@ -74,7 +74,7 @@ pub fn multiply(a: &[Register], b: &[Register], c: &[Register]) -> [Register; 4]
 }
 
 /// The sum of a number and eight products, cut off at the last place of the largest.
-pub(super) fn add(sum: f32, products: [f64; 8]) -> f32 {
+pub(crate) fn add(sum: f32, products: [f64; 8]) -> f32 {
     let largest = products
         .iter()
         .fold(f64::from(sum).abs(), |m, p| m.max(p.abs()));

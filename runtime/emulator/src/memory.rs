@@ -8,7 +8,8 @@ use super::isa::{SHARED, Space};
 use super::phases::Phases;
 use odec_runtime::device::cuda::plan::Mapped;
 use odec_runtime::device::memory::Words;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Who accesses: block and thread, and how many barriers of the block and of the warp they have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -62,15 +63,15 @@ impl Trace {
 /// Operands at the addresses they have in this process, and a block's shared memory.
 pub struct Memory<'a> {
     operands: Vec<(u64, Words<'a>)>,
-    traces: HashMap<u64, Trace>,
+    traces: FxHashMap<u64, Trace>,
     shared: Vec<Option<u32>>,
     shared_traces: Vec<Trace>,
     /// Words that copies are on their way to: neither what was there nor what comes may be looked at.
     arriving: Vec<bool>,
     /// Copies of each thread that it has not waited for.
-    copies: HashMap<u32, Copies>,
+    copies: FxHashMap<u32, Copies>,
     tensor: Proxy,
-    pub(super) phases: Phases,
+    pub(crate) phases: Phases,
     /// The launch's tensor maps.
     pub maps: Vec<Mapped>,
 }
@@ -82,7 +83,7 @@ struct Proxy {
     clock: u64,
     /// When each word was written, and each thread passed its last fence.
     written: Vec<u64>,
-    fenced: HashMap<u32, u64>,
+    fenced: FxHashMap<u32, u64>,
     /// How many unfinished products read a word.
     held: Vec<u32>,
     /// The products that each warp began.
@@ -128,11 +129,11 @@ impl<'a> Memory<'a> {
     pub fn new(operands: &[Words<'a>]) -> Memory<'a> {
         Memory {
             operands: operands.iter().map(|w| (w.as_ptr() as u64, *w)).collect(),
-            traces: HashMap::new(),
+            traces: FxHashMap::default(),
             shared: vec![],
             shared_traces: vec![],
             arriving: vec![],
-            copies: HashMap::new(),
+            copies: FxHashMap::default(),
             tensor: Proxy::default(),
             phases: Phases::default(),
             maps: vec![],
@@ -159,18 +160,18 @@ impl<'a> Memory<'a> {
     }
 
     /// The same, one more.
-    pub(super) fn happens(&mut self) -> u64 {
+    pub(crate) fn happens(&mut self) -> u64 {
         self.tensor.clock += 1;
         self.tensor.clock
     }
 
     /// When a thread passed its last fence.
-    pub(super) fn fenced(&self, thread: u32) -> u64 {
+    pub(crate) fn fenced(&self, thread: u32) -> u64 {
         self.tensor.fenced.get(&thread).copied().unwrap_or(0)
     }
 
     /// A word of shared memory is on its way: from now on it may change at any time.
-    pub(super) fn departs(&mut self, at: u64, who: Who, by_unit: bool) -> Result<usize, String> {
+    pub(crate) fn departs(&mut self, at: u64, who: Who, by_unit: bool) -> Result<usize, String> {
         let word = (at.wrapping_sub(SHARED) / 4) as usize;
         if word >= self.shared.len() || self.arriving[word] {
             return Err(format!("a copy to shared word {word}"));
@@ -196,7 +197,7 @@ impl<'a> Memory<'a> {
     }
 
     /// What the copying unit has brought is there.
-    pub(super) fn arrives(&mut self, word: usize, value: u32) -> Result<(), String> {
+    pub(crate) fn arrives(&mut self, word: usize, value: u32) -> Result<(), String> {
         self.arriving[word] = false;
         self.shared[word] = Some(value);
         self.shared_traces[word].writer = None;

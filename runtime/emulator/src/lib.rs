@@ -1,10 +1,9 @@
 //! A GPU for tests: runs the PTX that artifacts hold, one thread after the other.
 //!
-//! Takes a program's kernels; gives a [`Device`], so that single kernels and whole programs can be held against the
+//! Takes the PTX of a program's kernels; gives a [`Device`], so that single kernels and whole programs can be held against the
 //! reference device. It executes the instructions that the emitters' kernels are made of, exactly, and refuses all others;
-//! it says nothing about speed, nor about what an assembler or a card would do with the text.
-
-#![allow(dead_code)]
+//! it says nothing about speed, nor about what an assembler or a card would do with the text. Leaves the making of PTX to
+//! `odec-mlir`, whose tests use this crate; it is one of its own because tests spend their time here, and it is compiled for speed.
 
 mod isa;
 mod memory;
@@ -15,14 +14,10 @@ mod scalar;
 mod tensor;
 mod warpgroup;
 
-use crate::harness::cache;
-use odec_program::{KernelSpec, Target};
-use odec_runtime::conformance::cases::Cases;
+use odec_program::{Kernel, KernelSpec, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::cuda::plan::{Launch, Place, plan};
 use odec_runtime::device::memory::Words;
-use sha2::{Digest, Sha256};
-use std::path::Path;
 use std::rc::Rc;
 
 /// Kernels as PTX, ready to run.
@@ -33,16 +28,13 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Compiles kernels for a GPU, joins them as in an artifact, and reads the text back.
-    pub fn new(kernels: &[odec_program::Kernel], target: Target) -> Emulated {
-        let mut distinct = kernels.to_vec();
-        distinct.sort_by(|a, b| a.symbol.cmp(&b.symbol));
-        distinct.dedup_by(|a, b| a.symbol == b.symbol);
-        let objects = odec_mlir::compile(&distinct, target, cache().as_ref());
-        let objects = objects.unwrap_or_else(|e| panic!("{e}"));
-        let text = String::from_utf8(odec_mlir::gpu::ptx::join(&objects)).unwrap();
-        let modules: Vec<Rc<isa::Kernel>> = parse::module(&text).into_iter().map(Rc::new).collect();
-        let find = |k: &odec_program::Kernel| {
+    /// Reads the PTX of an artifact, which has each of its kernels once.
+    ///
+    /// # Panics
+    /// When the text has an instruction that no emitter writes, or lacks a kernel.
+    pub fn new(ptx: String, kernels: &[Kernel], target: Target) -> Emulated {
+        let modules: Vec<Rc<isa::Kernel>> = parse::module(&ptx).into_iter().map(Rc::new).collect();
+        let find = |k: &Kernel| {
             let found = modules.iter().find(|m| m.name == k.symbol);
             (
                 k.spec.clone(),
@@ -51,24 +43,10 @@ impl Emulated {
         };
         Emulated {
             kernels: kernels.iter().map(find).collect(),
-            ptx: text,
+            ptx,
             target,
         }
     }
-}
-
-/// Keeps launches in the folder that `ODEC_KEEP_LAUNCHES` names, if there is one, for `odec replay` on a card.
-pub fn keep(cases: &Cases) {
-    let Some(folder) = std::env::var_os("ODEC_KEEP_LAUNCHES") else {
-        return;
-    };
-    let folder = Path::new(&folder);
-    std::fs::create_dir_all(folder).expect("a folder");
-    let digest = Sha256::digest(format!("{cases:?}"));
-    let digest: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
-    let kind = cases.kernels[0].spec.kind();
-    let name = format!("{kind}-{}-{digest}.safetensors", cases.target);
-    cases.save(&folder.join(name)).expect("a file");
 }
 
 impl Device for Emulated {
