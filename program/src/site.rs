@@ -7,7 +7,7 @@
 //! words ([`names`]).
 
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// Which part of training a computation belongs to.
@@ -208,7 +208,7 @@ pub fn names(sites: &[Site]) -> Vec<String> {
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
     pub list: Vec<Site>,
-    numbers: BTreeMap<Site, u32>,
+    numbers: HashMap<Site, u32>,
 }
 
 impl Sites {

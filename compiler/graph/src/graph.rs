@@ -13,7 +13,7 @@ pub use odec_program::site::{Pass, Site};
 use odec_solver::Solver;
 use odec_source::Span;
 use petgraph::graph::DiGraph;
-use petgraph::visit::{Dfs, GraphBase, IntoNeighbors, Visitable};
+use petgraph::visit::{GraphBase, IntoNeighbors, Visitable};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -92,10 +92,15 @@ impl<O> Graph<O> {
     }
     /// The nodes that one of `roots` depends on.
     pub fn live(&self, roots: impl IntoIterator<Item = Value>) -> Nodes {
-        let roots = roots.into_iter().map(|v| v.node).collect();
-        let mut reached = Dfs::from_parts(roots, self.visit_map());
-        while reached.next(self).is_some() {}
-        reached.discovered
+        let mut live = self.visit_map();
+        live.extend(roots.into_iter().map(|v| v.node as usize));
+        // Operands stand before what reads them.
+        for (n, node) in self.nodes.iter().enumerate().rev() {
+            if live[n] {
+                live.extend(node.operands.iter().map(|v| v.node as usize));
+            }
+        }
+        live
     }
 }
 

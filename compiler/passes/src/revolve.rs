@@ -73,7 +73,7 @@ fn split(steps: u64, slots: u64) -> u64 {
 
 /// The steps of all evolves, numbered through, and what crosses between them.
 struct Steps {
-    numbers: BTreeMap<(String, u32), usize>,
+    numbers: BTreeMap<String, BTreeMap<u32, usize>>,
     /// The step that a forward value is computed in; none for what stands outside, and for what is no computation.
     made: Vec<Option<usize>>,
     /// For each step, the values of earlier ones that it or a later one reads, forward or backward.
@@ -82,15 +82,18 @@ struct Steps {
 
 impl Steps {
     fn of(graph: &Graph) -> Steps {
-        let mut numbers = BTreeMap::new();
+        let mut numbers = BTreeMap::<String, BTreeMap<u32, usize>>::new();
+        let mut count = 0;
         for (_, node) in graph.nodes().filter(|(_, n)| n.site.pass == Pass::Forward) {
-            if let Some(k) = node.site.step {
-                let next = numbers.len();
-                numbers.entry((node.site.evolve.clone(), k)).or_insert(next);
-            }
+            let Some(k) = node.site.step else { continue };
+            let of_evolve = numbers.entry(node.site.evolve.clone()).or_default();
+            of_evolve.entry(k).or_insert_with(|| {
+                count += 1;
+                count - 1
+            });
         }
         let mut steps = Steps {
-            crossing: vec![Vec::new(); numbers.len()],
+            crossing: vec![Vec::new(); count],
             numbers,
             made: Vec::new(),
         };
@@ -123,8 +126,7 @@ impl Steps {
     }
 
     fn of_site(&self, site: &Site) -> Option<usize> {
-        let key = (site.evolve.clone(), site.step?);
-        self.numbers.get(&key).copied()
+        self.numbers.get(&site.evolve)?.get(&site.step?).copied()
     }
 }
 
