@@ -11,7 +11,7 @@ use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
 use odec_runtime::executor::step_count;
 use odec_runtime::outln;
-use odec_runtime::profile::reading::Reading;
+use odec_runtime::profile::reading::{Reading, computing};
 use odec_runtime::train::gradient::enqueue;
 use odec_runtime::{Artifact, Reader, RunError, Texts};
 use serde_json::{Value, json};
@@ -267,18 +267,21 @@ fn reading(args: &cli::Timed, x: &mut Executor, (tokens, batch): (u64, u64)) -> 
     // Of a run in the middle of those that are timed: a text that has filled the context goes on with the half of it.
     let middle = (args.warmup + times.len() as u64 / 2).min(context - 1);
     let lengths = vec![middle; batch as usize];
-    let artifact = x.artifact();
-    let read = Reading::of(&x.manifest().program, artifact.signatures(), &lengths);
+    let roof = x.roof();
+    let (program, signatures) = (&x.manifest().program, x.artifact().signatures());
+    let read = Reading::of(program, signatures, &lengths);
     let read = read.map_or(0, Reading::bytes);
     times.sort_by(f64::total_cmp);
     let (min, median) = (times[0], times[times.len() / 2]);
-    let rate = x.roof().map(|roof| roof.reading(read as f64));
+    let rate = roof.as_ref().map(|roof| roof.reading(read as f64));
     // Milliseconds and 10⁹ bytes per second.
     let share = rate.map(|rate| read as f64 / 1e6 / rate / median);
+    let least = roof.and_then(|roof| computing(program, signatures, &lengths, &roof));
+    let computed = least.map(|seconds| seconds * 1e3 / median);
     if args.json {
         let out = json!({
             "model": name, "device": device, "batch": batch, "tokens": times.len(), "token_ms_min": min, "token_ms_median": median,
-            "read_bytes": read, "reading_gbyte_per_s": rate, "reading_share": share,
+            "read_bytes": read, "reading_gbyte_per_s": rate, "reading_share": share, "computing_share": computed,
         });
         outln!("{out}");
         return Ok(());
@@ -303,6 +306,12 @@ fn reading(args: &cli::Timed, x: &mut Executor, (tokens, batch): (u64, u64)) -> 
             100.0 * share
         ),
         None => outln!("read            {read} for a token of each text"),
+    }
+    if let Some(share) = computed {
+        outln!(
+            "computed        at {:.0} % of the rate at which this machine multiplies and adds",
+            100.0 * share
+        );
     }
     Ok(())
 }

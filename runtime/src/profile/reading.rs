@@ -1,8 +1,9 @@
-//! What a token of generation must read at least: weights once, and of each text what is kept of its tokens.
+//! What a token of generation takes at least: to read weights once, and of each text what is kept of its tokens; and to multiply and add.
 //!
 //! Takes a program and the lengths of the texts that are read together; gives bytes. What stays in caches between two reads, or is made and read within
-//! a run, does not count. Leaves how fast a machine reads to [`crate::device::roof`].
+//! a run, does not count. Leaves how fast a machine reads and computes to [`crate::device::roof`].
 
+use crate::device::roof::Roof;
 use odec_program::kernel::{Attend, KernelSpec, Mode, Signature};
 use odec_program::{Bindings, Entry, EntryId, Instr, Piece, Program, Slot};
 use std::collections::BTreeMap;
@@ -20,13 +21,7 @@ impl Reading {
     /// Of a token of each of some texts, behind so many tokens each: of one text by entry `decode`, of several by entry `extend`. `None` where the
     /// program has no such entry.
     pub fn of(program: &Program, signatures: &[Signature], lengths: &[u64]) -> Option<Reading> {
-        let entry = match lengths.len() {
-            1 => EntryId::Decode,
-            _ => EntryId::Extend,
-        };
-        let e = program.entries.get(&entry)?;
-        let past = lengths.iter().copied().max()?;
-        let at = Bindings::new(lengths.len() as u64, 1).after(past);
+        let (e, at) = token(program, lengths)?;
         let mut weights = Stretches::default();
         let mut found = Reading::default();
         for i in &e.instrs {
@@ -47,6 +42,40 @@ impl Reading {
     pub fn bytes(self) -> u64 {
         self.weights + self.kept
     }
+}
+
+/// The entry that reads a token of each of some texts, and the size of its run.
+fn token<'p>(program: &'p Program, lengths: &[u64]) -> Option<(&'p Entry, Bindings)> {
+    let entry = match lengths.len() {
+        1 => EntryId::Decode,
+        _ => EntryId::Extend,
+    };
+    let past = lengths.iter().copied().max()?;
+    let at = Bindings::new(lengths.len() as u64, 1).after(past);
+    Some((program.entries.get(&entry)?, at))
+}
+
+/// The least seconds that the multiply-adds of such a run take; of texts that are shorter than others, as many as of those. `None` where the program
+/// has no such entry, or nobody knows how fast its kernels can be.
+pub fn computing(
+    program: &Program,
+    signatures: &[Signature],
+    lengths: &[u64],
+    roof: &Roof,
+) -> Option<f64> {
+    let (e, at) = token(program, lengths)?;
+    let seconds = e.instrs.iter().map(|i| {
+        let dims = i.dims.iter().map(|d| d.at(at));
+        let dims = dims.collect::<Option<Vec<u64>>>()?;
+        let kernel = i.kernel as usize;
+        let products = signatures.get(kernel)?.work.multiply_adds(&dims);
+        roof.seconds(
+            &program.kernels.get(kernel)?.spec,
+            2.0 * products as f64,
+            0.0,
+        )
+    });
+    seconds.sum()
 }
 
 /// Keys and values that the queries see, one of each text.
