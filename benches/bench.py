@@ -1,6 +1,6 @@
 """The training step of odec beside PyTorch's, for the five systems.
 
-    bench.py ODEC [--systems a,b] [--precisions f32,bf16] [--rounds N] [--steps N] [--tokens N] [--threads N] [--out DIR]
+    bench.py ODEC [--systems a,b] [--precisions f32,bf16] [--rounds N] [--steps N] [--tokens N] [--batches 1,8] [--threads N] [--out DIR]
 
 Same mathematics (checked first: both must give the same loss from the same parameters), same shapes, whole training
 steps: forward, backward, clipping, AdamW. In bf16 PyTorch runs under `torch.autocast`, with parameters in f32 as odec has them.
@@ -12,7 +12,7 @@ are believed. The figure of a system is the median over rounds of
 
 where a time is the median of a round's steps, and the faster mode is the one with the smaller median over all rounds.
 
-After the steps, tokens of one text are read one by one, with keys and values kept: PyTorch's in buffers of a fixed size, under a
+After the steps, tokens are read one by one, of one text and of several at once (`--batches`), with keys and values kept: PyTorch's in buffers of a fixed size, under a
 mask where the reader is compiled, in bf16 with all of the model in bf16.
 
 PyTorch's MKL takes its AVX2 code on processors that are not Intel's, at half the speed it could have. What users get is the
@@ -142,9 +142,10 @@ class Odec:
     def timed(self, steps: int) -> dict[str, Any]:
         return json.loads(self.call("bench", self.artifact, "--steps", str(steps), "--warmup", "2", "--json"))
 
-    def token(self, tokens: int) -> float:
-        """Milliseconds per token of one text, read token by token: the median."""
-        return json.loads(self.call("bench", self.artifact, "--tokens", str(tokens), "--json"))["token_ms_median"]
+    def token(self, tokens: int, batch: int) -> float:
+        """Milliseconds per token of each of some texts, read token by token: the median."""
+        said = self.call("bench", self.artifact, "--tokens", str(tokens), "--batch", str(batch), "--json")
+        return json.loads(said)["token_ms_median"]
 
     def probe(self) -> tuple[str, float]:
         """A file of random parameters and tokens, and odec's loss on it."""
@@ -219,12 +220,12 @@ def of_steps(odec: Odec, rivals: dict[str, Torch], options: argparse.Namespace) 
     return result
 
 
-def of_tokens(odec: Odec, rivals: dict[str, Torch], options: argparse.Namespace) -> dict[str, Any]:
-    """Tokens of all contestants, read one by one."""
-    contestants = {"odec": lambda: odec.token(options.tokens)}
+def of_tokens(odec: Odec, rivals: dict[str, Torch], options: argparse.Namespace, batch: int) -> dict[str, Any]:
+    """Tokens of all contestants, read one by one, of so many texts at once."""
+    contestants = {"odec": lambda: odec.token(options.tokens, batch)}
     for mode, rival in rivals.items():
-        rival.ask("tokens 8 1")
-        contestants[mode] = lambda rival=rival: statistics.median(rival.ask(f"tokens {options.tokens} 1")["ms"])
+        rival.ask(f"tokens 8 {batch}")
+        contestants[mode] = lambda rival=rival: statistics.median(rival.ask(f"tokens {options.tokens} {batch}")["ms"])
     return race(contestants, options.rounds)
 
 
@@ -248,7 +249,9 @@ def run(binary: str, system: str, precision: str, options: argparse.Namespace, f
         for mode in (*MODES, *(mode + UNLOCKED for mode in MODES if unlock)):
             rivals[mode] = Torch(system, precision, mode, shape, options.threads, unlock)
         difference = check_same(odec, rivals["eager"], PRECISIONS[precision])
-        result = of_steps(odec, rivals, options) | {"tokens": of_tokens(odec, rivals, options)}
+        result = of_steps(odec, rivals, options)
+        # By the number of texts.
+        result["tokens"] = {str(batch): of_tokens(odec, rivals, options, batch) for batch in options.batches}
         result |= {"system": system, "precision": precision, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
         result["torch"] = rivals["eager"].ready["torch"]
         return result
@@ -319,12 +322,12 @@ def mean(results: list[dict[str, Any]], precision: str) -> str:
 
 def token_table(results: list[dict[str, Any]]) -> str:
     """Milliseconds per token as a Markdown table."""
-    head = ("one token", "precision", "odec ms", "eager ms", "compile ms", "faster PyTorch / odec (rounds)", "with MKL unlocked")
+    head = ("one token", "texts", "precision", "odec ms", "eager ms", "compile ms", "faster PyTorch / odec (rounds)", "with MKL unlocked")
     rows = [head, tuple("---" for _ in head)]
     for r in results:
-        tokens = r["tokens"]
-        times = (f"{tokens['ms'][name]:.2f}" for name in ("odec", *MODES))
-        rows.append((r["system"], r["precision"], *times, verdict(tokens["stock"]), verdict(tokens["unlocked"])))
+        for texts, tokens in r["tokens"].items():
+            times = (f"{tokens['ms'][name]:.2f}" for name in ("odec", *MODES))
+            rows.append((r["system"], texts, r["precision"], *times, verdict(tokens["stock"]), verdict(tokens["unlocked"])))
     return aligned(rows)
 
 
@@ -361,14 +364,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=4, help="training steps per round and contestant")
     parser.add_argument("--tokens", type=int, default=200, help="tokens per round and contestant, read one by one")
+    parser.add_argument("--batches", default="1,8", help="how many texts are read at once, comma-separated (default: 1,8)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "benches" / "results")
     options = parser.parse_args()
     chosen = options.systems.split(",")
+    options.batches = [int(n) for n in options.batches.split(",")]
     precisions = options.precisions.split(",")
     unknown = [name for name in chosen if name not in SYSTEMS] + [name for name in precisions if name not in PRECISIONS]
-    if unknown or min(options.rounds, options.steps, options.tokens) < 1:
-        parser.error(f"no such system or precision: {', '.join(unknown)}" if unknown else "--rounds, --steps and --tokens start at 1")
+    if unknown or min(options.rounds, options.steps, options.tokens, *options.batches) < 1:
+        parser.error(f"no such system or precision: {', '.join(unknown)}" if unknown else "--rounds, --steps, --tokens and --batches start at 1")
     binary = str(Path(options.odec).resolve())
     others = occupied()
     if others > BUSY:

@@ -552,9 +552,17 @@ pub struct Generate {
     /// Take the weights of the last step, not their running means, of a run with `ema`
     #[arg(long)]
     pub no_ema: bool,
-    /// The text to continue
-    #[arg(long, required_unless_present = "output", conflicts_with = "output")]
-    pub prompt: Option<String>,
+    /// The text to continue; several are read together, in one pass over the weights for a token of each
+    #[arg(
+        long,
+        value_name = "TEXT",
+        required_unless_present = "output",
+        conflicts_with = "output"
+    )]
+    pub prompt: Vec<String>,
+    /// Continuations of each text, with the seeds --seed, --seed + 1, …
+    #[arg(long, value_name = "N", requires = "prompt", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub samples: u64,
     /// Of a model that moves noise to images: draw images into this PNG file, a row for each class; with --errors, an SVG file
     #[arg(short, long, value_name = "FILE", requires = "how")]
     pub output: Option<PathBuf>,
@@ -583,8 +591,8 @@ pub struct Generate {
     /// Say how many of the images this run, which tells the classes of such images, takes for the class that was asked for
     #[arg(long, value_name = "RUN", requires = "output")]
     pub classifier: Option<PathBuf>,
-    /// Print what was drawn as JSON
-    #[arg(long, requires = "output")]
+    /// Print what was drawn as JSON; of texts a line for each
+    #[arg(long)]
     pub json: bool,
     /// The tokenizer.json of a model that was trained on token files
     #[arg(long, value_name = "FILE")]

@@ -58,7 +58,7 @@ fn the_commands_of_training_md_run() {
         assert!(out.status.success(), "{line}\n{}", text(&out.stderr));
         count += 1;
     }
-    assert_eq!(count, 16, "commands in docs/training.md");
+    assert_eq!(count, 18, "commands in docs/training.md");
 }
 
 /// The exported parameters under the names of somebody else.
@@ -175,6 +175,20 @@ fn json_md_names_all_keys_and_no_others() {
     let evaluation = metrics.lines().find(|l| l.contains("held_out"));
     compare("metrics.jsonl", metrics.lines().next().expect("a step"));
     compare("metrics.jsonl", evaluation.expect("an evaluation"));
+    let words = [
+        "generate", "run", "--prompt", "the", "--tokens", "2", "--json",
+    ];
+    compare("odec generate RUN --prompt", &place.good(&words));
+    let words = [
+        "bench",
+        "tiny.odex",
+        "--tokens",
+        "2",
+        "--batch",
+        "2",
+        "--json",
+    ];
+    compare("odec bench", &place.good(&words));
     // What draws images needs a run on images: `tests/flows.rs` compares its keys.
     tables.retain(|(title, _)| !title.contains("odec generate"));
     assert!(tables.is_empty(), "nothing prints {tables:?}");

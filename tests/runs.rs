@@ -428,6 +428,35 @@ fn generate_prints_nothing_before_it_refuses() {
     assert_eq!(only, "the quick\n");
 }
 
+/// Prompts of other lengths, across the end of the context.
+#[test]
+fn texts_generated_together_are_those_generated_alone() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "5"]);
+    let given = ["generate", "run", "--tokens", "70", "--top-k", "40"];
+    let prompts = ["--prompt", "the quick brown fox", "--prompt", "a"];
+    let of = |more: &[&str]| place.good(&[&given[..], more].concat());
+    let all = of(&[&prompts[..], &["--samples", "3", "--seed", "5", "--json"]].concat());
+    let all = all
+        .lines()
+        .map(|l| serde_json::from_str::<serde_json::Value>(l).expect("JSON"));
+    let all: Vec<serde_json::Value> = all.collect();
+    let word = |v: &serde_json::Value| v.as_str().expect("a word").to_string();
+    let mut printed = String::new();
+    for (n, text) in all.iter().enumerate() {
+        let (prompt, seed) = (word(&text["prompt"]), text["seed"].to_string());
+        assert_eq!(prompt, prompts[1 + n / 3 * 2]);
+        assert_eq!(seed, (5 + n % 3).to_string());
+        let alone = of(&["--prompt", &prompt, "--seed", &seed]);
+        assert_eq!(format!("{prompt}{}\n", word(&text["text"])), alone);
+        printed += &format!("--- text {} of 6, seed {seed} ---\n{alone}", n + 1);
+    }
+    assert_eq!(all.len(), 6);
+    assert!(all[0]["text"] != all[1]["text"], "seeds differ");
+    let said = of(&[&prompts[..], &["--samples", "3", "--seed", "5"]].concat());
+    assert_eq!(said, printed);
+}
+
 /// A learning rate at which training explodes.
 #[test]
 fn a_run_that_diverges_names_step_tensor_and_checkpoint() {

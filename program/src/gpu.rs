@@ -63,6 +63,7 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
     Some(match spec {
         KernelSpec::Rows(k) => by_rows(dims[0], Split::of(k)),
         KernelSpec::Gather(g) => by_rows(dims[0], Split::map(g.cols)),
+        KernelSpec::Keep(k) => by_rows(dims[0], Split::map(k.cols)),
         KernelSpec::PositionSum(g) => by_rows(dims[2], Split::map(g.cols)),
         KernelSpec::SequenceSum(g) => by_rows(dims[0], Split::map(g.cols)),
         KernelSpec::ScatterAdd(g) => Shape {
@@ -443,6 +444,7 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => {
             four(n > 0 && Split::map(g.cols).vector == 4)
         }
+        KernelSpec::Keep(k) => four(n > 0 && Split::map(k.cols).vector == 4),
         KernelSpec::PositionSum(g) | KernelSpec::SequenceSum(g) => {
             four(Split::map(g.cols).vector == 4)
         }

@@ -55,6 +55,7 @@ use serde::{Deserialize, Serialize};
 pub use site::Site;
 pub use size::{Bindings, Dim, Maxima, Size};
 use std::collections::BTreeMap;
+use std::ops::Range;
 pub use target::Target;
 pub use window::Window;
 
@@ -224,7 +225,8 @@ impl Piece {
     }
 }
 
-/// What [`EntryId::Extend`] keeps of each of several sequences, one behind the other in [`Slot::Cache`].
+/// What [`EntryId::Extend`] keeps of each of several sequences, one behind the other in [`Slot::Cache`], and [`EntryId::Decode`] of one: both keep the
+/// same things in the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// In bytes, that of the first sequence.
@@ -299,7 +301,7 @@ pub struct Program {
     /// The type of states, parameters, their gradients and moments, constants and results, in which sums are taken:
     /// [`DType::F32`] or [`DType::F64`].
     pub real: DType,
-    /// Planned maxima of batch and sequence, over all entries.
+    /// Planned maxima of batch and sequence, over all entries but [`EntryId::Extend`], which may read more texts.
     pub maxima: Maxima,
     pub kernels: Vec<Kernel>,
     /// Where in the model launches come from, each once.
@@ -315,6 +317,30 @@ pub struct Program {
 }
 
 impl Program {
+    /// The part of [`Slot::Cache`] that an entry uses: [`EntryId::Decode`] what it keeps of its one text, which lies first, [`EntryId::Encode`] and
+    /// [`EntryId::Extend`] what is behind that, and no other any.
+    pub fn cache(&self, entry: EntryId) -> Range<u64> {
+        let kept = self.entries.get(&EntryId::Decode).map(|e| &e.kept[..]);
+        let ends = kept.unwrap_or_default().iter().map(|k| {
+            let bytes = k.rows.saturating_mul(k.row);
+            k.offset.saturating_add(bytes)
+        });
+        let own = ends.max().unwrap_or(0).min(self.cache_bytes);
+        match entry {
+            EntryId::Decode => 0..own,
+            EntryId::Encode | EntryId::Extend => own..self.cache_bytes,
+            _ => 0..0,
+        }
+    }
+
+    /// Bytes that are kept of one text while it is generated: of a model of two sequences, of as many as are tried.
+    pub fn generation_bytes(&self) -> u64 {
+        match self.entries.contains_key(&EntryId::Decode) {
+            true => self.cache(EntryId::Decode).end,
+            false => self.cache_bytes,
+        }
+    }
+
     /// Where in the model an instruction comes from.
     pub fn site(&self, i: &Instr) -> &Site {
         &self.sites[i.site as usize]

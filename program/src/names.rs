@@ -12,6 +12,8 @@ use std::str::FromStr;
 pub const TOKENS: &str = "tokens";
 pub const PATCHES: &str = "patches";
 pub const VECTORS: &str = "vectors";
+/// How many tokens stand before each token in its text, where a run reads tokens of several texts.
+pub const PLACES: &str = "places";
 /// The first of two sequences, which the encoder reads.
 pub const SOURCE: &str = "source";
 pub const TARGETS: &str = "targets";
@@ -47,8 +49,9 @@ pub enum EntryId {
     Decode,
     /// Reads the first of two sequences, and keeps in [`Slot::Cache`] what [`EntryId::Extend`] reads of it.
     Encode,
-    /// Predicts the next tokens of several texts that are made of the sequence that [`EntryId::Encode`] has read, a token of each: reads what is
-    /// kept of their earlier tokens in [`Slot::Cache`] and adds to it ([`crate::Kept`]).
+    /// Predicts the next tokens of several texts, a token of each, from what is kept of their earlier tokens in [`Slot::Cache`], and adds to that
+    /// ([`crate::Kept`]). Each text has a length of its own ([`PLACES`]); `past` is that of the longest. Of two sequences, all texts are made of the one
+    /// that [`EntryId::Encode`] has read; else each goes on from what [`EntryId::Decode`] has read.
     Extend,
     /// Predicts the next token at each place.
     Forward,

@@ -43,7 +43,8 @@ impl Bindings {
 pub struct Maxima {
     pub batch: u64,
     pub seq: u64,
-    /// Tokens of all its sequences together, where they are fewer than the longest of the most. Such runs begin at the first token.
+    /// Tokens of all its sequences together, where they are fewer than the longest of the most. Such runs of more than one token of each begin at the
+    /// first token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }
@@ -61,7 +62,8 @@ impl Maxima {
     /// Whether a run may be of this size.
     pub fn hold(self, at: Bindings) -> bool {
         let end = at.past.saturating_add(at.seq);
-        let fits = |n: u64| at.past == 0 && at.batch.saturating_mul(at.seq) <= n;
+        let begins = at.past == 0 || at.seq == 1;
+        let fits = |n: u64| begins && at.batch.saturating_mul(at.seq) <= n;
         (1..=self.batch).contains(&at.batch)
             && at.seq > 0
             && end <= self.seq

@@ -11,8 +11,9 @@ use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
 use odec_runtime::executor::step_count;
 use odec_runtime::outln;
+use odec_runtime::profile::reading::{Reading, computing};
 use odec_runtime::train::gradient::enqueue;
-use odec_runtime::{Artifact, Reader};
+use odec_runtime::{Artifact, Reader, RunError, Texts};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -24,7 +25,7 @@ pub fn run(args: &cli::Bench) -> Done {
         Some(tokens) => {
             let m = &timed.model;
             let model = artifact::open(&m.model, &m.set, timed.device, m.trust)?;
-            ready(timed, model, |x| reading(timed, x, tokens))
+            ready(timed, model, |x| reading(timed, x, (tokens, args.batch)))
         }
         None => trainable(timed, |x| {
             let steps = training(timed, x, false)?;
@@ -242,40 +243,107 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
     }
 }
 
-/// Times single tokens, each read after those before it.
-fn reading(args: &cli::Timed, x: &mut Executor, tokens: u64) -> Done {
+/// Times single tokens, each read after those before it: of one text, or one of each of several.
+fn reading(args: &cli::Timed, x: &mut Executor, (tokens, batch): (u64, u64)) -> Done {
     if !x.has_entry(EntryId::Decode) {
         return Err(Failure::Input(
             "this model reads later tokens, so it cannot run token by token".into(),
         ));
     }
-    let (name, device) = (x.manifest().name.clone(), x.device_name());
-    let vocab = x.manifest().model.vocab;
-    let mut reader = Reader::new(x).map_err(Failure::input)?;
-    let mut times = Vec::new();
-    for n in 0..args.warmup + tokens.max(1) {
-        let token = (n.wrapping_mul(2_654_435_761) >> 7) % vocab;
-        let start = Instant::now();
-        reader.read(&[token as i32]).map_err(Failure::input)?;
-        if n >= args.warmup {
-            times.push(start.elapsed().as_secs_f64() * 1e3);
-        }
+    let most = Texts::most(x) as u64;
+    if batch > 1 && batch > most {
+        return Err(Failure::Input(match most {
+            0 => "this program reads one text at a time; leave out --batch".into(),
+            most => format!(
+                "--batch {batch} is more than the {most} texts that this program reads together"
+            ),
+        }));
     }
+    let (name, device) = (x.manifest().name.clone(), x.device_name());
+    let count = args.warmup + tokens.max(1);
+    let mut times = timed(x, count, batch).map_err(Failure::input)?;
+    times.drain(..args.warmup as usize);
+    let context = x.manifest().model.context;
+    // Of a run in the middle of those that are timed: a text that has filled the context goes on with the half of it.
+    let middle = (args.warmup + times.len() as u64 / 2).min(context - 1);
+    let lengths = vec![middle; batch as usize];
+    let roof = x.roof();
+    let (program, signatures) = (&x.manifest().program, x.artifact().signatures());
+    let read = Reading::of(program, signatures, &lengths);
+    let read = read.map_or(0, Reading::bytes);
     times.sort_by(f64::total_cmp);
     let (min, median) = (times[0], times[times.len() / 2]);
+    let rate = roof.as_ref().map(|roof| roof.reading(read as f64));
+    // Milliseconds and 10⁹ bytes per second.
+    let share = rate.map(|rate| read as f64 / 1e6 / rate / median);
+    let least = roof.and_then(|roof| computing(program, signatures, &lengths, &roof));
+    let computed = least.map(|seconds| seconds * 1e3 / median);
     if args.json {
         let out = json!({
-            "model": name, "device": device, "tokens": times.len(), "token_ms_min": min, "token_ms_median": median,
+            "model": name, "device": device, "batch": batch, "tokens": times.len(), "token_ms_min": min, "token_ms_median": median,
+            "read_bytes": read, "reading_gbyte_per_s": rate, "reading_share": share, "computing_share": computed,
         });
         outln!("{out}");
         return Ok(());
     }
-    outln!("{name} on {device}, token by token");
+    let (of, each) = match batch {
+        1 => ("token by token".to_string(), "token           "),
+        n => (format!("{n} texts token by token"), "token of each   "),
+    };
+    outln!("{name} on {device}, {of}");
     outln!(
-        "token           {median:.3} ms median, {min:.3} ms best of {}",
+        "{each}{median:.3} ms median, {min:.3} ms best of {}",
         times.len()
     );
+    outln!(
+        "tokens/s        {}",
+        terminal::thousands((batch as f64 / median * 1e3) as u64)
+    );
+    let read = terminal::bytes(read);
+    match rate.zip(share) {
+        Some((rate, share)) => outln!(
+            "read            {read} for a token of each text, at {:.0} % of the {rate:.0} GB/s that this machine reads",
+            100.0 * share
+        ),
+        None => outln!("read            {read} for a token of each text"),
+    }
+    if let Some(share) = computed {
+        outln!(
+            "computed        at {:.0} % of the rate at which this machine multiplies and adds",
+            100.0 * share
+        );
+    }
     Ok(())
+}
+
+/// Milliseconds of each of so many runs, which read a token of each text.
+fn timed(x: &mut Executor, count: u64, batch: u64) -> Result<Vec<f64>, RunError> {
+    let vocab = x.manifest().model.vocab;
+    let token = |n: u64| ((n.wrapping_mul(2_654_435_761) >> 7) % vocab) as i32;
+    let mut times = Vec::new();
+    let mut time = |read: &mut dyn FnMut(u64) -> Result<(), RunError>| {
+        for n in 0..count {
+            let start = Instant::now();
+            read(n)?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok::<(), RunError>(())
+    };
+    match batch {
+        1 => {
+            let mut reader = Reader::new(x)?;
+            time(&mut |n| reader.read(&[token(n)]).map(|_| ()))?;
+        }
+        _ => {
+            let mut reader = Texts::new(x, batch as usize)?;
+            time(&mut |n| {
+                let tokens: Vec<i32> = (0..batch).map(|text| token(n * batch + text)).collect();
+                let each: Vec<&[i32]> = tokens.chunks(1).collect();
+                reader.read(&each).map(|_| ())
+            })?;
+        }
+    }
+    Ok(times)
 }
 
 /// The process's largest resident set so far, from `/proc/self/status`; 0 where there is none.

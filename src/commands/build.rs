@@ -50,10 +50,10 @@ pub fn run(args: &cli::Build) -> Done {
             terminal::thousands(built.summary.parameters),
             terminal::bytes(program.param_bytes)
         );
-        if program.cache_bytes > 0 {
+        if program.generation_bytes() > 0 {
             outln!(
                 "  KV cache      {} for a context of {} tokens",
-                terminal::bytes(program.cache_bytes),
+                terminal::bytes(program.generation_bytes()),
                 built.config.context
             );
         }

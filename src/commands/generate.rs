@@ -1,4 +1,4 @@
-//! `odec generate`: generates text from a run and prints it token by token, or draws images.
+//! `odec generate`: generates texts from a run, of which it prints one token by token and several when they are done, or draws images.
 
 use crate::cli;
 use crate::commands::sampling_errors;
@@ -10,7 +10,10 @@ use odec_runtime::infer::flow;
 use odec_runtime::infer::generate::{GenerateError, can_generate};
 use odec_runtime::system::progress::Work;
 use odec_runtime::system::{output, stdio};
-use odec_runtime::{Executor, Sampling, Show, Shown, Tokenizer, generate, outln, tokenizer_of};
+use odec_runtime::{
+    Asked, Executor, Sampling, Show, Shown, Tokenizer, generate, generate_several, outln,
+    tokenizer_of,
+};
 use serde_json::json;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -24,7 +27,6 @@ pub fn run(args: &cli::Generate) -> Done {
         return sampling_errors::run(args, &mut executor, output);
     }
     can_generate(&executor).map_err(Failure::input)?;
-    let given = args.prompt.as_deref().unwrap_or_default();
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = match (&args.tokenizer, saved) {
         (Some(path), _) => Tokenizer::open(path).map_err(Failure::input)?,
@@ -42,6 +44,19 @@ pub fn run(args: &cli::Generate) -> Done {
         top_k: args.top_k,
         seed: args.seed,
     };
+    let of_prompt = |prompt| {
+        let seeds = (0..args.samples).map(|n| args.seed.wrapping_add(n));
+        seeds.map(move |seed| Asked { prompt, seed })
+    };
+    let asked: Vec<Asked> = args.prompt.iter().flat_map(|p| of_prompt(p)).collect();
+    match &asked[..] {
+        [one] if !args.json => stream(&mut executor, &tokenizer, one.prompt, &sampling),
+        all => several(args.json, &mut executor, &tokenizer, all, &sampling),
+    }
+}
+
+/// Prints a text as it grows.
+fn stream(x: &mut Executor, tokenizer: &Tokenizer, given: &str, sampling: &Sampling) -> Done {
     // The prompt is printed when the model has taken it, not before a refusal.
     let mut prompt = Some(given);
     let mut emit = |text: &str| match stdio::show(&format!("{}{text}", prompt.take().unwrap_or("")))
@@ -49,8 +64,7 @@ pub fn run(args: &cli::Generate) -> Done {
         true => Ok(()),
         false => Err(ErrorKind::BrokenPipe.into()),
     };
-    let made = generate(&mut executor, &tokenizer, given, &sampling, &mut emit);
-    match made {
+    match generate(x, tokenizer, given, sampling, &mut emit) {
         // Without a reader there is nothing left to do.
         Err(GenerateError::Write(_)) => Ok(()),
         Err(e) => Err(Failure::input(e)),
@@ -59,6 +73,36 @@ pub fn run(args: &cli::Generate) -> Done {
             Ok(())
         }
     }
+}
+
+/// Prints texts when all are done, each under a line that says which it is.
+fn several(
+    as_json: bool,
+    x: &mut Executor,
+    tokenizer: &Tokenizer,
+    asked: &[Asked],
+    sampling: &Sampling,
+) -> Done {
+    let mut texts: Vec<String> = vec![String::new(); asked.len()];
+    let mut emit = |n: usize, piece: &str| {
+        texts[n].push_str(piece);
+        Ok(())
+    };
+    generate_several(x, tokenizer, asked, sampling, &mut emit).map_err(Failure::input)?;
+    for (n, (Asked { prompt, seed }, text)) in asked.iter().zip(&texts).enumerate() {
+        match as_json {
+            true => outln!(
+                "{}",
+                json!({ "prompt": prompt, "seed": seed, "text": text })
+            ),
+            false => outln!(
+                "--- text {} of {}, seed {seed} ---\n{prompt}{text}",
+                n + 1,
+                asked.len()
+            ),
+        }
+    }
+    Ok(())
 }
 
 /// Draws images into a file: noise that a scheme moves with the velocity of a model, in so many steps.

@@ -7,10 +7,11 @@ use crate::exact::{Exact, ExactError};
 use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{
-    Add, Attention, Broadcast, Builder, CarriedScan, Combine, Concat, Constant, DepthwiseWindows,
-    Exp, GatherCols, GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf,
-    OverWindows, Recip, RepeatTokens, Reshape, Rope, Rsqrt, Scan, Shift, ShiftTokens, Sigmoid,
-    Softplus, StopGradient, SumCols, SumRows, SumTokens, Table, Transpose, WherePositive, Windows,
+    Add, AddPositions, Attention, Broadcast, Builder, CarriedScan, Combine, Concat, Constant,
+    DepthwiseWindows, Exp, GatherCols, GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum,
+    Mul, NormalCdf, OverWindows, Recip, RepeatTokens, Reshape, Rope, Rsqrt, Scan, Shift,
+    ShiftTokens, Sigmoid, Softplus, StopGradient, SumCols, SumRows, SumTokens, Table, Transpose,
+    WherePositive, Windows,
 };
 use crate::types::TensorType;
 use crate::value::Value;
@@ -359,6 +360,14 @@ pub fn rotated(b: &mut Builder, x: Value, tables: Rotary) -> TypeResult {
         inverse: false,
     };
     b.push1(rope, &[x, tables.cos, tables.sin])
+}
+
+/// A state and rows for its positions, of a table that begins with the first token's; or a row for each of its tokens.
+pub fn with_positions(b: &mut Builder, x: Value, rows: Value) -> TypeResult {
+    match b.ty(rows).is_state() {
+        true => b.push1(Add, &[x, rows]),
+        false => b.push1(AddPositions, &[x, rows]),
+    }
 }
 
 /// Attention of the tokens of a run to each other: `[q, k, v] → o`, or `[q, k, v, sinks] → o`. Of a grid there may be fewer keys than queries.

@@ -138,7 +138,7 @@ impl Kind {
     pub fn replaces(&self, port: u32) -> Option<usize> {
         match self {
             Kind::Append { .. } => Some(0),
-            Kind::Delay(_) if port == 1 => Some(1),
+            Kind::Delay(d) if port == 1 => Some(1 + usize::from(d.places)),
             Kind::LinearAttend(k) if k.continued && port == 1 => Some(k.result() as usize),
             Kind::Scan(k) if k.form == ScanForm::Carried && port == 1 => {
                 Some(1 + usize::from(k.factors))

@@ -3,7 +3,7 @@
 //! Takes a [`Delay`] spec; emits, for each tile of 64 columns of a sequence, a loop over its tokens: what each reads is loaded before its own
 //! row takes the place of the oldest.
 
-use crate::emit::{Cmp, Emitter, Val};
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::vectors::{Vectors, for_each_tile};
 use odec_program::kernel::Delay;
 
@@ -20,8 +20,10 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Delay) -> Result<(), String> {
 
 /// Takes some columns of a sequence.
 fn run(e: &mut Emitter, kernel: &Delay, sequence: Val, columns: &Vectors) {
-    let [x, y, ring] = [0, 1, 2].map(|n| e.operand(n));
-    let (seq, past, zero) = (e.dim(1), e.dim(2), e.int(0));
+    let behind = u64::from(kernel.places);
+    let [x, y, ring] = [0, 1 + behind, 2 + behind].map(|n| e.operand(n));
+    let (seq, zero) = (e.dim(1), e.int(0));
+    let past = past(e, kernel, sequence);
     let nothing = columns.zeros(e);
     let reach = e.int(kernel.reach() as i64);
     let kept = |e: &mut Emitter, token: Val| {
@@ -55,6 +57,17 @@ fn run(e: &mut Emitter, kernel: &Delay, sequence: Val, columns: &Vectors) {
         let to = kept(e, token);
         columns.store(e, &own, to);
     });
+}
+
+/// How many tokens stand before the first of a sequence.
+pub(crate) fn past(e: &mut Emitter, kernel: &Delay, sequence: Val) -> Val {
+    if !kernel.places {
+        return e.dim(2);
+    }
+    let places = e.operand(1);
+    let p = e.at(places, sequence, Elem::I32);
+    let place = e.load(p, Type::scalar(Elem::I32));
+    e.convert(place, Elem::I64)
 }
 
 /// The address of row `r` of an operand.

@@ -26,6 +26,7 @@ mod fma;
 mod gather;
 pub mod gpu;
 mod grouped;
+mod keep;
 mod linear_attend;
 pub mod link;
 mod micro;
@@ -75,6 +76,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::SequenceSum(k) => gather::emit_sequence_sum(&mut e, k),
+        KernelSpec::Keep(k) => keep::emit(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
         KernelSpec::Delay(k) => delay::emit(&mut e, k),
         KernelSpec::TopTokens(k) => top_tokens::emit(&mut e, k),

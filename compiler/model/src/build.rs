@@ -51,12 +51,26 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
     {
         return Ok(None);
     }
+    decoding(spec, params, KvMode::Cached).map(Some)
+}
+
+/// The same for a token of each of several texts, each of which is as long as it is, of a model whose texts `decode` reads.
+pub fn several(
+    spec: &Spec,
+    params: &[Parameter],
+    decode: Option<&Graph>,
+) -> Result<Option<Graph>, BuildError> {
+    let made = decode.map(|_| decoding(spec, params, KvMode::Several));
+    made.transpose()
+}
+
+fn decoding(spec: &Spec, params: &[Parameter], kv: KvMode) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
     let mut model = GraphBuilder::new(spec, params);
-    model.kv = KvMode::Cached;
+    model.kv = kv;
     let made = model.result(&mut b)?;
     b.output(spec.output.kind.result().to_string(), made);
-    Ok(Some(b.finish()))
+    Ok(b.finish())
 }
 
 /// How one text is made of another, token by token.

@@ -73,6 +73,8 @@ pub struct Built {
     pub passed: Result<Vec<Passed>, Diagnostic>,
     /// `tokens → logits` after other tokens, unless some token's result depends on later ones.
     pub decode: Option<Graph>,
+    /// The same of a token of each of several texts.
+    pub several: Option<Graph>,
     /// The same of two sequences.
     pub translation: Option<build::Translation>,
     /// `tokens, targets → loss`.
@@ -345,6 +347,7 @@ fn assemble(
 ) -> Result<Built, BuildError> {
     let (forward, passed) = build::forward(spec, &params)?;
     let decode = build::decode(spec, &params)?;
+    let several = build::several(spec, &params, decode.as_ref())?;
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
     let (train, named) = train.unzip();
@@ -396,6 +399,7 @@ fn assemble(
         forward,
         passed: passed::of_points(spec).map(|()| passed),
         decode,
+        several,
         translation,
         loss,
         grad,

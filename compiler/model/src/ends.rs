@@ -11,7 +11,7 @@ use crate::layers::{CONDITION, Weights};
 use crate::leading;
 use crate::outputs::OutputScope;
 use crate::params::OUTPUT;
-use odec_graph::ops::{Add, AddPositions, Equals};
+use odec_graph::ops::{Add, Equals};
 use odec_graph::{Builder, Exact, Site, TypeError, TypeResult, Value, nn};
 
 impl<'s> GraphBuilder<'s> {
@@ -60,7 +60,7 @@ impl<'s> GraphBuilder<'s> {
         let told = leading::condition(b, &stage.embed.condition, stage.sizes.width, &mut scope)?;
         if let Some(positions) = &stage.embed.positions {
             let rows = positions.rows(b, &mut scope, stage.sizes)?;
-            x = b.push1(AddPositions, &[x, rows])?;
+            x = nn::with_positions(b, x, rows)?;
         }
         if let Some(marks) = &stage.embed.marks {
             let rows = marks.rows(b, input, &mut scope)?;

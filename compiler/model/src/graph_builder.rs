@@ -24,6 +24,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) params: ParamValues<'s>,
     pub(super) tables: PositionTables,
     pub(super) kv: KvMode,
+    /// Where the tokens of several texts stand in them.
+    pub(super) places: Option<Value>,
     /// Names of what outlives a run.
     pub(super) kept: BTreeSet<String>,
     /// Keys and values of the first sequence, behind what is kept of it.
@@ -64,6 +66,7 @@ impl<'s> GraphBuilder<'s> {
             params: ParamValues::new(params),
             tables: PositionTables::default(),
             kv: KvMode::Prefill,
+            places: None,
             kept: BTreeSet::new(),
             of_source: Vec::new(),
             input: None,

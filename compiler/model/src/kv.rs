@@ -7,11 +7,11 @@
 use super::graph_builder::GraphBuilder;
 use odec_graph::ops::{
     Add, Append, Attention, Broadcast, Cache, CachedAttention, Carry, Concat, Delayed, Depthwise,
-    Mul, Reshape, ShiftTokens, Slice,
+    Input, Mul, Reshape, ShiftTokens, Slice,
 };
 use odec_graph::types::Elem;
-use odec_graph::{Builder, Exact, TypeError, Value, nn};
-use odec_program::Dim;
+use odec_graph::{Builder, Exact, TensorType, TypeError, Value, nn};
+use odec_program::{Dim, names};
 
 /// The tokens that attention sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) enum KvMode {
     Prefill,
     /// Those of earlier runs as well: keys and values are kept, one pair per evaluation.
     Cached,
-    /// The same for several texts, each a token longer in every run.
+    /// The same for several texts, each a token longer in every run, and each as long as it is.
     Several,
 }
 
@@ -111,9 +111,30 @@ impl GraphBuilder<'_> {
         let mut operands = operands.to_vec();
         for (n, what) in [(1, "k"), (2, "v")] {
             let cache = self.cache(b, operands[n], what, false)?;
-            operands[n] = b.push1(Append { each }, &[cache, operands[n]])?;
+            let places = self.places(b)?;
+            let given: Vec<Value> = [cache, operands[n]].into_iter().chain(places).collect();
+            operands[n] = b.push1(Append { each }, &given)?;
+        }
+        // Behind keys and values, before sinks.
+        if let Some(places) = self.places(b)? {
+            operands.insert(3, places);
         }
         b.push1(CachedAttention { attention, each }, &operands)
+    }
+
+    /// Where the token of each of several texts stands in its text; `None` where all tokens of a run follow each other.
+    pub(super) fn places(&mut self, b: &mut Builder) -> Result<Option<Value>, TypeError> {
+        if self.kv != KvMode::Several {
+            return Ok(None);
+        }
+        if self.places.is_none() {
+            let place = Input {
+                name: names::PLACES.into(),
+                ty: TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]),
+            };
+            self.places = Some(b.push1(place, &[])?);
+        }
+        Ok(self.places)
     }
 
     /// What a run leaves to the next, `[B, rows, width]`, under the site's name and one more; `None` where a run sees all tokens.
@@ -200,8 +221,10 @@ impl GraphBuilder<'_> {
         };
         let width = b.ty(x).cols();
         let ring = self.carry(b, "rows", [reach as u64, width])?;
-        let operands: Vec<Value> = [x].into_iter().chain(ring).collect();
-        Ok(Some(b.push(Delayed { by }, &operands)?[0]))
+        let places = self.places(b)?;
+        let each = places.is_some();
+        let operands: Vec<Value> = [x].into_iter().chain(places).chain(ring).collect();
+        Ok(Some(b.push(Delayed { by, each }, &operands)?[0]))
     }
 }
 

@@ -12,7 +12,8 @@
 //! - Decoding is the forward graph with kept keys and values (`kv.rs`, `KvMode::Cached`): reading a text in
 //!   pieces gives, bit for bit, the logits of reading it whole. What outlives a run lies in slots of its own: `Cache`,
 //!   and `Prepared` for what follows from parameters alone (packed ones, weights at their times). An operand may move
-//!   with the tokens so far (`Operand::stride`), so decoding needs one kernel of its own.
+//!   with the tokens so far (`Operand::stride`), so decoding needs one kernel of its own. Several texts are read by a third graph (`KvMode::Several`), in
+//!   which each has a place of its own: an input says where its token stands, and what is kept goes there.
 //! - A model is an input, an embedding, evolves, an output and a loss. What these are is known in `inputs/`, `embeddings/`,
 //!   `positions/`, `outputs/`, `sources/` and `losses/` alone; everything else asks their traits, and they know nothing of models.
 //! - A model reads one sequence or two; each `embed` begins a state, and the evolves behind it move that one (`beginnings.rs`). Rows of two sequences

@@ -3,7 +3,7 @@
 use super::graph_builder::GraphBuilder;
 use super::kv::KvMode;
 use super::layers::{Angles, SINUSOID_BASE};
-use odec_graph::ops::{FromPast, Table};
+use odec_graph::ops::{Embedding, FromPast, Table};
 use odec_graph::{Builder, Site, TypeError, Value, nn};
 use odec_program::manifest;
 use std::collections::BTreeMap;
@@ -18,12 +18,26 @@ pub(super) struct PositionTables {
 }
 
 impl GraphBuilder<'_> {
-    /// A table with a row for each position, as the tokens of a run see it.
-    pub(super) fn positions(&self, b: &mut Builder, table: Value) -> Result<Value, TypeError> {
-        match self.kv {
-            KvMode::Prefill => Ok(table),
-            KvMode::Cached | KvMode::Several => b.push1(FromPast, &[table]),
-        }
+    /// A table with a row for each position, as the tokens of a run see it: from the first token's on, or, of several texts, the row of each token.
+    pub(super) fn positions(&mut self, b: &mut Builder, table: Value) -> Result<Value, TypeError> {
+        let places = match (self.kv, self.places(b)?) {
+            (KvMode::Prefill, _) => return Ok(table),
+            (_, None) => return b.push1(FromPast, &[table]),
+            (_, Some(places)) => places,
+        };
+        // Rows of tokens, as those of the embedding are, whoever reads them.
+        let begin = self.spec.begins().nth(self.sequence);
+        let stage = begin.and_then(|begin| begin.stages.first());
+        let embed = stage.map(|stage| Site {
+            path: stage.path.clone(),
+            ..Site::default()
+        });
+        let own = b.site.clone();
+        let site = embed.map_or(own, Into::into);
+        let site = std::mem::replace(&mut b.site, site);
+        let rows = b.push1(Embedding, &[table, places]);
+        b.site = site;
+        rows
     }
 
     pub(super) fn rotary(

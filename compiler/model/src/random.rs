@@ -14,8 +14,7 @@ use super::step_count::Random;
 use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
-    AddPositions, Broadcast, Exceeds, Input, Normal, Predicate, RegionBegin, Select, Shift,
-    StopGradient, Table,
+    Broadcast, Exceeds, Input, Normal, Predicate, RegionBegin, Select, Shift, StopGradient, Table,
 };
 use odec_graph::solve::choose;
 use odec_graph::{Builder, Exact, Value, nn};
@@ -79,7 +78,7 @@ impl GraphBuilder<'_> {
         self.drawn += 1;
         let table = b.push1(Table { table }, &[])?;
         let table = self.positions(b, table)?;
-        Ok(b.push1(AddPositions, &[each, table])?)
+        Ok(nn::with_positions(b, each, table)?)
     }
 
     /// The state after a known number of steps.

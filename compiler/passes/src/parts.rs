@@ -24,6 +24,8 @@ pub struct Model<'a> {
     pub forward: &'a Graph,
     /// tokens → `logits`, one sequence, after other tokens.
     pub decode: Option<&'a Graph>,
+    /// The same of a token of each of several texts.
+    pub several: Option<&'a Graph>,
     /// source → what is kept of it; tokens → `logits`, a token of each of several texts: of two sequences.
     pub translation: Option<&'a Translation>,
     /// tokens, targets → `loss`.
@@ -48,6 +50,7 @@ impl<'a> Model<'a> {
             params: &built.params,
             forward: &built.forward,
             decode: built.decode.as_ref(),
+            several: built.several.as_ref(),
             translation: built.translation.as_ref(),
             loss: Some(&built.loss),
             grad: Some(&built.grad),

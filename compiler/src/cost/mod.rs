@@ -266,7 +266,7 @@ fn counted(
         policies,
         own,
         state_bytes: state_bytes(built, program)?,
-        cache_bytes: program.cache_bytes,
+        cache_bytes: program.generation_bytes(),
     })
 }
 

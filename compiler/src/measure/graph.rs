@@ -115,6 +115,7 @@ pub fn plan_on(
         params: &params,
         forward: &graph,
         decode: None,
+        several: None,
         translation: None,
         loss: None,
         grad: None,

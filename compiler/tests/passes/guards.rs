@@ -85,6 +85,7 @@ fn manifest() -> Manifest {
         params: &params,
         forward: &forward,
         decode: None,
+        several: None,
         translation: None,
         loss: None,
         grad: Some(&grad),

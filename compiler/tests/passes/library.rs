@@ -13,7 +13,7 @@ use odec_runtime::data::dataset::Batch;
 use odec_runtime::data::mask;
 use odec_runtime::executor::step_count::usual;
 use odec_runtime::train::gradient::gradient;
-use odec_runtime::{Executor, Reader, Value};
+use odec_runtime::{Executor, Reader, Texts, Value};
 
 /// Tokens of the context.
 pub const CONTEXT: usize = 20;
@@ -48,6 +48,7 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
         graphs
             .into_iter()
             .chain(&built.decode)
+            .chain(&built.several)
             .chain(
                 built
                     .translation
@@ -99,6 +100,53 @@ pub fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
     );
 }
 
+/// Texts of other lengths, read together across the end of the context, have the logits that each has alone, in every bit.
+pub fn reads_together(name: &str, m: &Manifest, e: &mut Executor) {
+    let has = |entry| m.program.entries.contains_key(&entry);
+    if !has(EntryId::Extend) {
+        assert!(
+            !has(EntryId::Decode),
+            "{name} has no way to read several texts"
+        );
+        return;
+    }
+    let texts: Vec<Vec<i32>> = (0..3u64)
+        .map(|n| {
+            let token = |i: u64| ((i * i * (n + 2) + 5 * i + n) % m.model.vocab) as i32;
+            (0..30).map(token).collect()
+        })
+        .collect();
+    let begins = [1, 11, 18];
+    let steps = 6;
+    let mut together: Vec<Vec<Vec<f64>>> = Vec::new();
+    let mut reader = Texts::new(e, texts.len()).unwrap();
+    for step in 0..=steps {
+        let new = texts.iter().zip(begins).map(|(text, begin)| match step {
+            0 => &text[..begin],
+            _ => &text[begin + step - 1..begin + step],
+        });
+        let read = reader.read(&new.collect::<Vec<_>>()).unwrap();
+        together.push(
+            (0..texts.len())
+                .map(|n| read.of(n).iter().collect())
+                .collect(),
+        );
+    }
+    for (n, (text, begin)) in texts.iter().zip(begins).enumerate() {
+        let mut reader = Reader::new(e).unwrap();
+        let mut past = 0;
+        for (step, read) in together.iter().enumerate() {
+            let end = begin + step;
+            let logits = reader.read(&text[past..end]).unwrap();
+            let last = logits.part(logits.len() - m.model.vocab as usize..logits.len());
+            let alone: Vec<u64> = last.iter().map(f64::to_bits).collect();
+            let beside: Vec<u64> = read[n].iter().map(|x| x.to_bits()).collect();
+            assert!(alone == beside, "{name}, text {n} after {end} tokens");
+            past = end;
+        }
+    }
+}
+
 /// Thirty optimiser steps on a sequence of five tokens, over and over, bring its loss down to less than half.
 fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     let x = tokens(m.model.vocab);
@@ -129,6 +177,7 @@ fn check(part: usize) {
     for (name, manifest) in models(part) {
         let mut e = executor(&manifest);
         reads_on(&name, &manifest, &mut e);
+        reads_together(&name, &manifest, &mut e);
         learns(&name, &manifest, &mut e);
     }
 }

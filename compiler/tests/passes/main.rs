@@ -42,6 +42,7 @@ mod random_body;
 mod reports;
 mod routed;
 mod row_chunking;
+mod several;
 mod solves;
 mod source;
 mod spectral;

@@ -359,6 +359,7 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
         params,
         forward,
         decode: None,
+        several: None,
         translation: None,
         loss: None,
         grad: Some(grad),

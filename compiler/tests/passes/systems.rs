@@ -120,6 +120,7 @@ impl Decoder {
             params: &self.params,
             forward: &self.forward,
             decode: None,
+            several: None,
             translation: None,
             loss: Some(&self.loss),
             grad: Some(&self.grad),

@@ -28,8 +28,10 @@ use std::ops::Range;
 /// Cached, one sequence (causal): dims `[seq, past]`, operands q, k, v, o, and sinks if there are; k and v hold `past + seq` rows, query row i has
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
-/// Cached, several sequences (`room`): dims `[seq, past, sequences]`; k and v hold `room` rows for each sequence. Causal, each is as above; else its
-/// queries see all `room` rows, and `past` says nothing. tiles: `sequences · heads · ceil(seq / QUERIES)`.
+/// Cached, several sequences (`room`): k and v hold `room` rows for each sequence. tiles: `sequences · heads · ceil(seq / QUERIES)`. Causal, there is one
+/// query of each sequence, at a position of its own below `room`, and the result is as above: dims `[1, past, sequences, room]`, an operand of positions
+/// (i32) behind o and before sinks, of which none is above `past`, which says nothing else. Not causal, queries see all `room` rows, and `past` says
+/// nothing: dims `[seq, past, sequences]`.
 /// Elements of q, k, v (and of o where the backward kernel reads it) are `inputs`, all others `dtype`, as is arithmetic.
 /// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
 /// except on tensor cores ([`crate::gpu::tensor`]).
@@ -143,6 +145,11 @@ impl Attend {
             Some(room) => Count::rows(&[2], room.saturating_mul(each)),
         };
         self.operand(name, Mode::Read, extent)
+    }
+
+    /// The room of several sequences, in the cached kernel, each of which has a query at a position of its own.
+    pub fn own_positions(&self) -> Option<u64> {
+        self.room.filter(|_| self.causal)
     }
 
     /// The sinks, behind all else.
@@ -370,7 +377,7 @@ pub(super) struct Head<'a, M> {
     seq: u64,
     /// Rows of keys that a sequence has.
     keys: u64,
-    batch: u64,
+    pub(super) batch: u64,
     pub(super) number: u64,
 }
 

@@ -1,14 +1,14 @@
 //! Attention to the KV cache ([`Attend`]): signature and meaning.
 
 use super::attend::{Attend, K, O, Q, Query, V, each_head};
-use super::signature::{Count, Dimension, Mode, Signature, Work};
+use super::signature::{Count, Dimension, Mode, OperandAccess, Signature, Work};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
 use crate::eval::Memory;
 use crate::real::Real;
 
-/// Behind the others.
-const SINKS: u32 = 4;
+/// Positions, where each sequence has its own; sinks are behind all others.
+const PLACES: u32 = 4;
 
 pub(super) struct AttendCachedKind;
 
@@ -40,9 +40,18 @@ impl Kind for AttendCachedKind {
             a.kept("v", 2),
             a.rows(3, Mode::Write, rows),
         ];
-        let operands = operands.into_iter().chain(a.sinks()).collect();
+        let operands = operands.into_iter().chain(places(a)).chain(a.sinks());
+        let operands = operands.collect();
         let mut dims = vec![Dimension::any("seq"), Dimension::any("past")];
         dims.extend(a.room.map(|_| Dimension::any("sequences")));
+        if let Some(room) = a.own_positions() {
+            let fixed = |name, n| Dimension {
+                name,
+                fixed: Some(n),
+            };
+            dims[0] = fixed("seq", 1);
+            dims.push(fixed("room", room));
+        }
         let work = match (a.causal, a.room) {
             (true, None) => a.work(a.forward_products(), [None, Some(1)], 0),
             (true, Some(_)) => a.work(a.forward_products(), [Some(2), Some(1)], 0),
@@ -74,15 +83,18 @@ impl Kind for AttendCachedKind {
     fn samples() -> Vec<Sample<Attend>> {
         let mut all = Attend::samples_at(&[3, 4], true);
         for Sample { spec, .. } in Attend::samples_at(&[3, 4], true) {
-            let room = Some(8);
-            let full = Attend {
-                room,
-                causal: false,
-                window: None,
+            let of = |room| Attend {
+                room: Some(room),
                 ..spec.clone()
             };
             // The room is full behind these tokens.
-            all.push(Sample::new(Attend { room, ..spec }, &[3, 5, 2], &[]));
+            all.push(Sample::new(of(8), &[1, 7, 1, 8], &[]));
+            all.push(Sample::new(of(1), &[1, 0, 2, 1], &[]));
+            let full = Attend {
+                causal: false,
+                window: None,
+                ..of(8)
+            };
             if !full.scores.alibi {
                 all.push(Sample::new(full, &[3, 4, 2], &[]));
             }
@@ -91,21 +103,39 @@ impl Kind for AttendCachedKind {
     }
 }
 
-/// Runs a whole launch of the cached kernel. `dims` are `[seq, past]`, or `[seq, past, sequences]` where each has room of its own.
-pub fn eval_attend_cached<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: &[u64]) {
+/// The position of the query of each sequence, below a dim that is as large as their room.
+fn places(a: &Attend) -> Option<OperandAccess> {
+    a.own_positions()?;
+    let (mode, each) = (Mode::Index { rows: 3 }, Count::rows(&[2], 1));
+    Some(OperandAccess::new("places", DType::I32, mode, [each]))
+}
+
+/// Runs a whole launch of the cached kernel. `dims` are `[seq, past]`, or `[seq, past, sequences]` where each has room of its own, and the room behind
+/// them where each has a position of its own.
+pub fn eval_attend_cached<T: Real>(
+    kernel: &Attend,
+    memory: &mut (impl Memory<T> + Indices),
+    dims: &[u64],
+) {
     let (seq, past) = (dims[0], dims[1]);
     let (sequences, keys) = match kernel.room {
         None => (1, past + seq),
         Some(room) => (dims[2], room),
     };
-    let seen = match kernel.causal {
-        true => past + seq,
-        false => keys,
-    };
+    let own = kernel.own_positions().is_some();
+    let sinks = PLACES + u32::from(own);
     let mut query = Query::<T>::new(kernel);
     each_head(kernel, memory, (sequences, seq, keys), |mut head| {
+        let past = match own {
+            true => head.memory.index(PLACES, head.batch),
+            false => past,
+        };
+        let seen = match kernel.causal {
+            true => past + seq,
+            false => keys,
+        };
         let (k, v) = (head.kept::<T>(K, seen), head.kept::<T>(V, seen));
-        let of = (head.number, head.sink::<T>(SINKS));
+        let of = (head.number, head.sink::<T>(sinks));
         for i in 0..seq {
             let (q, position) = (head.row::<T>(Q, i), past + i);
             let (o, _) = query.attend(of, position, &q, &k, &v, head.keys(position));

@@ -11,13 +11,17 @@ use serde::{Deserialize, Serialize};
 ///
 /// The last [`Delay::reach`] tokens' rows outlive a launch in a ring: that of the token after n others is row n mod reach. Operands x
 /// `[batch, seq, cols]`, y `[batch, seq, cols · by.len()]`, ring `[batch, reach, cols]`, of which nothing is read that this text has not
-/// written; dims `[batch, seq, past]`. Tiles: blocks of [`Delay::TILE`] columns of a sequence.
+/// written; dims `[batch, seq, past]`. Tiles: blocks of [`Delay::TILE`] columns of a sequence. With `places`, there is a token of each sequence and
+/// an operand behind x, `[batch]` of i32, that says how many tokens stand before it in the place of `past`: none is negative.
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Delay {
     pub dtype: DType,
     pub cols: u64,
     /// Tokens before each: 0 is the token itself.
     pub by: Vec<u32>,
+    /// Whether each sequence has a place of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub places: bool,
 }
 
 /// Most rows side by side: each is a load of the kernel.
@@ -63,18 +67,28 @@ impl Kind for DelayKind {
 
     fn signature(k: &Delay) -> Signature {
         let operand = |name, mode, extent| OperandAccess::new(name, k.dtype, mode, [extent]);
+        let mut dims: Vec<Dimension> = ["batch", "seq", "past"].map(Dimension::any).into();
+        if k.places {
+            dims[1].fixed = Some(1);
+        }
         Signature {
             dtype: k.dtype,
-            operands: vec![
-                operand("x", Mode::Read, Count::rows(&[0, 1], k.cols)),
-                operand("y", Mode::Write, Count::rows(&[0, 1], k.columns())),
-                operand(
-                    "ring",
-                    Mode::Accumulate,
-                    Count::rows(&[0], k.reach() * k.cols),
-                ),
-            ],
-            dims: ["batch", "seq", "past"].map(Dimension::any).into(),
+            operands: [operand("x", Mode::Read, Count::rows(&[0, 1], k.cols))]
+                .into_iter()
+                .chain(k.places.then(|| {
+                    let each = Count::rows(&[0], 1);
+                    OperandAccess::new("places", DType::I32, Mode::Read, [each])
+                }))
+                .chain([
+                    operand("y", Mode::Write, Count::rows(&[0, 1], k.columns())),
+                    operand(
+                        "ring",
+                        Mode::Accumulate,
+                        Count::rows(&[0], k.reach() * k.cols),
+                    ),
+                ])
+                .collect(),
+            dims,
             coeffs: 0,
             scratch: vec![],
             work: Work::others(Count::rows(&[0, 1], k.columns())),
@@ -91,8 +105,13 @@ impl Kind for DelayKind {
 
     fn run<T: Real>(k: &Delay, m: &mut (impl Memory<T> + Indices), at: Launch) {
         let [batch, seq, past] = [at.dims[0], at.dims[1], at.dims[2]];
+        let [y, ring] = [1, 2].map(|n| n + u32::from(k.places));
         for (sequence, t) in (0..batch).flat_map(|b| (0..seq).map(move |t| (b, t))) {
             let row = sequence * seq + t;
+            let past = match k.places {
+                true => m.load(1, sequence).to_f64() as u64,
+                false => past,
+            };
             let kept = |n: u64| (sequence * k.reach() + n % k.reach()) * k.cols;
             for c in 0..k.cols {
                 let x = m.load(0, row * k.cols + c);
@@ -100,12 +119,12 @@ impl Kind for DelayKind {
                     let found = match (u64::from(*by), past + t) {
                         (0, _) => x,
                         (by, token) if by > token => T::ZERO,
-                        (by, token) => m.load(2, kept(token - by) + c),
+                        (by, token) => m.load(ring, kept(token - by) + c),
                     };
                     let place = row * k.columns() + number as u64 * k.cols + c;
-                    m.store(1, place, found);
+                    m.store(y, place, found);
                 }
-                m.store(2, kept(past + t) + c, x);
+                m.store(ring, kept(past + t) + c, x);
             }
         }
     }
@@ -113,9 +132,18 @@ impl Kind for DelayKind {
     fn samples() -> Vec<Sample<Delay>> {
         let sample = |dtype, cols, by: &[u32], dims: &[u64]| {
             let by = by.to_vec();
-            Sample::new(Delay { dtype, cols, by }, dims, &[])
+            let spec = Delay {
+                dtype,
+                cols,
+                by,
+                places: false,
+            };
+            Sample::new(spec, dims, &[])
         };
+        let mut places = sample(DType::F32, 3, &[1], &[2, 1, 4]);
+        places.spec.places = true;
         vec![
+            places,
             sample(DType::F32, 3, &[1], &[2, 5, 4]),
             sample(DType::F32, 70, &[3, 2, 1, 0], &[2, 5, 3]),
             sample(DType::F64, 64, &[4, 2, 0], &[1, 4, 9]),

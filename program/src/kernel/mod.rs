@@ -26,6 +26,7 @@ mod delay;
 mod gather;
 mod grouped;
 mod grouped_outer;
+mod keep;
 mod linear_attend;
 mod pack;
 mod position_sum;
@@ -49,6 +50,7 @@ pub use contract::{Blocking, Contract, Epilogue, Layout, Order, Parts, TILES};
 pub use delay::Delay;
 pub use gather::Gather;
 pub use grouped::{Grouped, Groups};
+pub use keep::Keep;
 pub use linear_attend::{Decay, LinearAttend, eval_linear_attend};
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
@@ -209,6 +211,7 @@ kernels! {
     ScatterAdd(Gather) = scatter_add::ScatterAddKind,
     PositionSum(Gather) = position_sum::PositionSumKind,
     SequenceSum(Gather) = sequence_sum::SequenceSumKind,
+    Keep(Keep) = keep::KeepKind,
     Scan(Scan) = scan::ScanKind,
     Delay(Delay) = delay::DelayKind,
     TopTokens(TopTokens) = top_tokens::TopTokensKind,

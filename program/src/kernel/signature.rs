@@ -33,6 +33,8 @@ pub enum Mode {
     Write,
     /// Reads what is there and puts its result in its place: a sum with it, or the next of a recurrence.
     Accumulate,
+    /// Writes some of its elements, and what the others hold stays.
+    Place,
 }
 
 impl Mode {
@@ -44,12 +46,13 @@ impl Mode {
         }
     }
 
+    /// Whether what it holds afterwards, or what the kernel gives, depends on what was there.
     pub fn reads(self) -> bool {
         self != Mode::Write
     }
 
     pub fn writes(self) -> bool {
-        matches!(self, Mode::Write | Mode::Accumulate)
+        matches!(self, Mode::Write | Mode::Accumulate | Mode::Place)
     }
 }
 

@@ -9,12 +9,13 @@ use crate::artifact::numbers;
 use crate::device::memory::WORD;
 use odec_program::kernel::{Mode, Signature};
 use odec_program::manifest::Manifest;
-use odec_program::names::LOGITS;
+use odec_program::names::{self, LOGITS};
 use odec_program::{
-    Bindings, Coeff, DType, Dim, Entry, Instr, Kept, Maxima, Operand, Piece, Program, Size, Slot,
-    noise,
+    Bindings, Coeff, DType, Dim, Entry, EntryId, Instr, Kept, Maxima, Operand, Piece, Program,
+    Size, Slot, noise,
 };
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// More than any machine has; keeps the arithmetic below far from overflow.
 const LARGEST: u64 = 1 << 46;
@@ -80,9 +81,9 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
         })
         .collect::<Result<_, _>>()?;
     for (name, e) in &p.entries {
-        entry(m, name.as_str(), e, &signatures)?;
+        entry(m, *name, e, &signatures)?;
     }
-    if memory_bytes(m) > LARGEST {
+    if memory_bytes(m) > LARGEST || p.cache_bytes > LARGEST {
         return invalid("program", TOO_MUCH);
     }
     Ok(signatures)
@@ -151,9 +152,12 @@ fn tables(m: &Manifest) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Result<(), Invalid> {
+fn entry(m: &Manifest, id: EntryId, e: &Entry, signatures: &[Signature]) -> Result<(), Invalid> {
+    let name = id.as_str();
     let (max, all) = (e.maxima, m.program.maxima);
-    let within = (1..=all.batch).contains(&max.batch) && (1..=all.seq).contains(&max.seq);
+    // More texts may be generated together than there are in a batch.
+    let few = id == EntryId::Extend || (1..=all.batch).contains(&max.batch);
+    let within = few && (1..=all.seq).contains(&max.seq);
     if !within || planned(max).is_err() {
         return invalid(
             format!("entry {name}"),
@@ -184,14 +188,19 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
         return invalid(format!("entry {name}"), what);
     }
     pieces(e, max).or_else(|what| invalid(format!("entry {name}"), what))?;
-    kept(e, m.program.cache_bytes).or_else(|what| invalid(format!("entry {name}"), what))?;
+    let cache = m.program.cache(id);
+    kept(e, cache.clone()).or_else(|what| invalid(format!("entry {name}"), what))?;
+    if id == EntryId::Extend {
+        let decode = m.program.entries.get(&EntryId::Decode);
+        alike(decode, e).or_else(|what| invalid(format!("entry {name}"), what))?;
+    }
     // Behind others, where they may be: the last token alone.
-    let late = Bindings::new(max.batch, 1).after(max.seq - 1);
-    let late = max.tokens.is_none().then_some(late);
-    for at in max.ends().into_iter().chain(late) {
+    let most = max.tokens.map_or(max.batch, |n| max.batch.min(n));
+    let late = Bindings::new(most, 1).after(max.seq - 1);
+    for at in max.ends().into_iter().chain([late]) {
         for (i, piece) in e.launches(at) {
             let instr = &e.instrs[i];
-            instruction(m, e, instr, signatures, at, piece).or_else(|what| {
+            instruction(m, (e, &cache), instr, signatures, (at, piece)).or_else(|what| {
                 let site = m.program.sites.get(instr.site as usize);
                 let site = site.map_or(String::new(), |s| format!(" ({s})"));
                 invalid(format!("entry {name}, instruction {i}{site}"), what)
@@ -202,20 +211,32 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
 }
 
 /// What is kept of sequences lies inside the cache, and is of whole words.
-fn kept(e: &Entry, bytes: u64) -> Result<(), String> {
+fn kept(e: &Entry, cache: Range<u64>) -> Result<(), String> {
     let wrong = |k: &&Kept| {
         let each = k.rows.checked_mul(k.row);
         let all = each.and_then(|n| n.checked_mul(e.maxima.batch));
         let end = all.and_then(|n| n.checked_add(k.offset));
         let whole = k.offset.is_multiple_of(WORD) && k.row.is_multiple_of(WORD);
-        !whole || end.is_none_or(|end| end > bytes)
+        !whole || k.offset < cache.start || end.is_none_or(|end| end > cache.end)
     };
     match e.kept.iter().find(wrong) {
         None => Ok(()),
         Some(k) => Err(format!(
-            "{} rows of {} bytes are kept of each sequence at {} of {bytes} bytes",
+            "{} rows of {} bytes are kept of each sequence at {}, outside of {cache:?}",
             k.rows, k.row, k.offset
         )),
+    }
+}
+
+/// What is kept of one text becomes what is kept of one of several.
+fn alike(decode: Option<&Entry>, extend: &Entry) -> Result<(), String> {
+    let kept = |e: &Entry| -> Vec<(u64, u64, bool)> {
+        let each = e.kept.iter().map(|k| (k.rows, k.row, k.grows));
+        each.collect()
+    };
+    match decode.is_none_or(|decode| kept(decode) == kept(extend)) {
+        true => Ok(()),
+        false => Err("it keeps other things than entry decode".into()),
     }
 }
 
@@ -250,11 +271,10 @@ fn most_bytes(io: &odec_program::Io, max: Maxima) -> Option<u64> {
 
 fn instruction(
     m: &Manifest,
-    e: &Entry,
+    (e, cache): (&Entry, &Range<u64>),
     instr: &Instr,
     signatures: &[Signature],
-    at: Bindings,
-    piece: Piece,
+    (at, piece): (Bindings, Piece),
 ) -> Result<(), String> {
     let p = &m.program;
     let (kernel, signature) = match (
@@ -307,6 +327,13 @@ fn instruction(
         if o.offset % align != 0 || o.stride % align != 0 || o.row % access.dtype.bytes() != 0 {
             return what("is not aligned");
         }
+        if o.slot == Slot::Cache && o.offset < cache.start {
+            return what("lies in the cache of another entry");
+        }
+        let bytes = match o.slot {
+            Slot::Cache => cache.end,
+            _ => bytes,
+        };
         if access.mode.writes() && matches!(o.slot, Slot::Input(_) | Slot::Consts) {
             return what("is written, but lies in read-only memory");
         }
@@ -349,16 +376,19 @@ fn instruction(
         let Mode::Index { rows } = access.mode else {
             continue;
         };
-        // Token numbers are checked against the vocabulary when they come in; nothing else may index.
-        let of_tokens = match o.slot {
-            Slot::Input(n) => e
-                .inputs
-                .get(n as usize)
-                .is_some_and(|io| io.name != noise::KEY && !is_depth(&io.name)),
-            _ => false,
+        // Token numbers are checked against the vocabulary when they come in, places against the longest text; nothing else may index.
+        let input = match o.slot {
+            Slot::Input(n) => e.inputs.get(n as usize),
+            _ => None,
         };
+        let below = input.and_then(|io| match io.name.as_str() {
+            noise::KEY => None,
+            name if is_depth(name) => None,
+            names::PLACES => Some(e.maxima.seq),
+            _ => Some(m.model.vocab),
+        });
         let rows = instr.dims[rows];
-        if !of_tokens || rows.at(at) < Some(m.model.vocab) {
+        if below.is_none() || rows.at(at) < below {
             return Err(
                 "the index is no input of tokens, or the table is shorter than the vocabulary"
                     .into(),
@@ -432,7 +462,7 @@ fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>
     }
 }
 
-/// Bytes of memory that a run takes, scratch and code aside.
+/// Bytes of memory that a run takes, scratch and code aside; of what is kept in generation, that of one text.
 pub fn memory_bytes(m: &Manifest) -> u64 {
     let p = &m.program;
     let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
@@ -440,7 +470,7 @@ pub fn memory_bytes(m: &Manifest) -> u64 {
         p.param_bytes,
         p.const_bytes,
         p.prepared_bytes,
-        p.cache_bytes,
+        p.generation_bytes(),
         arena,
     ];
     let ios = p.entries.values().flat_map(|e| {

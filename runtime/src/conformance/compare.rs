@@ -9,7 +9,7 @@ use crate::data::dataset::Numbers;
 use crate::device::Device;
 use crate::device::reals::Reals;
 use crate::executor::{Executor, RunError, State};
-use crate::infer::generate::Reader;
+use crate::infer::reader::{Reader, Texts};
 use odec_program::gpu::tensor;
 use odec_program::manifest::named;
 use odec_program::{Bindings, DType, EntryId, names, noise};
@@ -213,6 +213,14 @@ pub(crate) fn results(
             }
         }
         out.push(("logits in pieces".into(), logits));
+        if Texts::most(&x) > 1 && text.len() > 2 {
+            let mut texts = Texts::new(&mut x, 2)?;
+            let (begun, last) = text.split_at(text.len() - 1);
+            texts.read(&[begun, &text[..1]])?;
+            let next = texts.read(&[last, &text[1..2]])?;
+            let both = [0, 1].map(|n| all(next.of(n)));
+            out.push(("logits of two texts".into(), both.concat()));
+        }
     }
     Ok(out)
 }

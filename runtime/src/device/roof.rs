@@ -73,7 +73,7 @@ impl Roof {
     }
 
     /// 10⁹ bytes per second where so many are used: those of the smallest buffer that holds them, and at least those of larger ones.
-    fn reading(&self, bytes: f64) -> f64 {
+    pub fn reading(&self, bytes: f64) -> f64 {
         let smaller = |r: &&Reading| (r.bytes as f64) < bytes;
         let from = self.reading.iter().take_while(smaller).count();
         let from = from.min(self.reading.len() - 1);

@@ -12,7 +12,7 @@ use crate::device::{Device, Mark};
 use crate::executor::run_error::{RunError, no_io};
 use crate::executor::step_count;
 use odec_program::manifest::{Manifest, StepCount};
-use odec_program::{Bindings, DType, Entry, EntryId, Io, Maxima, noise};
+use odec_program::{Bindings, DType, Entry, EntryId, Io, Maxima, names, noise};
 use std::io;
 
 /// An input of an entry, row-major. Real numbers are rounded to those of the program.
@@ -152,6 +152,7 @@ pub(crate) fn fill_all(
         let below = match (io.name.as_str(), steps) {
             (_, Some(steps)) => steps,
             (noise::KEY, _) => 1 << noise::BITS,
+            (names::PLACES, _) => at.past + 1,
             _ => manifest.model.vocab,
         };
         fill(io, at, *value, below, buffer)?;

@@ -8,6 +8,7 @@
 
 pub mod init;
 pub(crate) mod io_buffers;
+mod kept;
 pub(crate) mod nonfinite;
 pub mod profile;
 pub(crate) mod run_error;
@@ -24,6 +25,7 @@ use crate::executor::profile::{Made, Profile, Timing};
 use crate::executor::run_error::no_entry;
 pub use crate::executor::run_error::{RunError, find};
 use io_buffers::{IoBuffers, Ticket};
+use kept::KeptMemory;
 use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, EntryId, Operand, Piece, Slot};
 use std::cell::Cell;
@@ -92,7 +94,7 @@ pub struct Executor {
     memories: Vec<Memory>,
     consts: Buffer,
     prepared: Buffer,
-    cache: Buffer,
+    kept: KeptMemory,
     arena: Buffer,
     ports: BTreeMap<EntryId, IoBuffers>,
     poison: bool,
@@ -132,7 +134,7 @@ impl Executor {
             memories,
             consts,
             prepared: device.allocate(p.prepared_bytes)?,
-            cache: device.allocate(p.cache_bytes)?,
+            kept: KeptMemory::default(),
             arena: device.allocate(arena.unwrap_or(0))?,
             ports,
             poison: false,
@@ -381,37 +383,49 @@ impl Executor {
     /// # Panics
     /// When there is no such sequence.
     pub fn go_on(&mut self, parents: &[usize], tokens: u64) -> Result<(), RunError> {
-        let entry = self.manifest().program.entries.get(&EntryId::Extend);
-        let kept = entry.map_or(vec![], |e| e.kept.clone());
         let moved = |n: &usize| parents[*n] != *n;
         let moved: Vec<usize> = (0..parents.len()).filter(moved).collect();
         if moved.is_empty() {
             return Ok(());
         }
-        let words: Words = self.cache.words();
-        let in_step = self.device.in_step();
-        for k in kept {
-            let rows = match k.grows {
-                true => tokens.min(k.rows),
-                false => k.rows,
+        let sources: Vec<usize> = moved.iter().map(|n| parents[*n]).collect();
+        self.hand_on([EntryId::Extend; 2], [&sources, &moved], tokens)
+    }
+
+    /// Lets a sequence of entry `extend` go on from the text that entry `decode` has read, of so many tokens.
+    ///
+    /// # Errors
+    /// When the device fails, or has no memory left.
+    ///
+    /// # Panics
+    /// When there is no such sequence.
+    pub fn go_on_from_text(&mut self, sequence: usize, tokens: u64) -> Result<(), RunError> {
+        let entries = [EntryId::Decode, EntryId::Extend];
+        self.hand_on(entries, [&[0], &[sequence]], tokens)
+    }
+
+    /// Copies what an entry keeps of the first tokens of some sequences to others, of its own or of another entry.
+    fn hand_on(
+        &mut self,
+        [from, to]: [EntryId; 2],
+        [sources, sequences]: [&[usize]; 2],
+        tokens: u64,
+    ) -> Result<(), RunError> {
+        let program = &self.artifact.manifest().program;
+        let kept = |entry| program.entries.get(&entry).map_or(&[][..], |e| &e.kept);
+        for (read, written) in kept(from).iter().zip(kept(to)) {
+            let from = kept::Of {
+                device: &mut *self.device,
+                program,
+                entry: from,
             };
-            let [first, whole, used] =
-                [k.offset, k.rows * k.row, rows * k.row].map(|bytes| (bytes / WORD) as usize);
-            let part = |n: usize| &words[first + n * whole..][..used];
-            if !in_step {
-                parents
-                    .iter()
-                    .for_each(|n| self.device.copy_out(part(*n), part(*n)));
-                let mark = self.device.mark();
-                self.device.wait(mark).map_err(RunError::Device)?;
-            }
-            let read = |n: &usize| part(parents[*n]).iter().map(Cell::get).collect();
-            let texts: Vec<Vec<u32>> = moved.iter().map(read).collect();
-            for (n, text) in moved.iter().zip(&texts) {
-                let to = part(*n);
-                to.iter().zip(text).for_each(|(to, x)| to.set(*x));
-                self.device.copy_in(to, to);
-            }
+            let texts = self.kept.read(from, read, sources, tokens)?;
+            let to = kept::Of {
+                device: &mut *self.device,
+                program,
+                entry: to,
+            };
+            self.kept.write(to, written, sequences, &texts)?;
         }
         Ok(())
     }
@@ -474,6 +488,9 @@ impl Executor {
                 maxima: e.maxima,
             });
         }
+        if id == EntryId::Extend && at.seq != 1 {
+            return Err(RunError::OneOfEach { seq: at.seq });
+        }
         let ports = self
             .ports
             .get_mut(&id)
@@ -518,7 +535,11 @@ impl Executor {
         });
         let states: Vec<Words> = states.collect();
         let (consts, prepared) = (self.consts.words(), self.prepared.words());
-        let cache = self.cache.words();
+        let (cache, kept_from) = self.kept.of(&mut kept::Of {
+            device: &mut *device,
+            program,
+            entry: id,
+        })?;
         let (mut operands, mut dims, mut coeffs) = (Vec::new(), Vec::new(), Vec::new());
         let place = |o: &Operand, piece: Piece| {
             let words = match o.slot {
@@ -535,7 +556,12 @@ impl Executor {
                 Slot::Input(n) => input_words[n as usize],
                 Slot::Output(n) => output_words[n as usize],
             };
-            &words[(piece.start(o, at).unwrap_or(0) / WORD) as usize..]
+            let start = piece.start(o, at).unwrap_or(0);
+            let start = match o.slot {
+                Slot::Cache => start.saturating_sub(kept_from),
+                _ => start,
+            };
+            &words[(start / WORD) as usize..]
         };
         let mut launched: Vec<Made> = Vec::new();
         let skips = self.skip && in_step;

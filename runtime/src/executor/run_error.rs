@@ -40,6 +40,8 @@ pub enum RunError {
         token: i32,
         vocab: u64,
     },
+    #[error("entry `extend` reads one token of each text, not {seq}")]
+    OneOfEach { seq: u64 },
     #[error("batch {batch} × sequence {seq} is outside the artifact's limits, {maxima}")]
     Size {
         batch: u64,

@@ -1,17 +1,15 @@
 //! Text from a model, token by token.
 //!
-//! Takes a prompt; runs entry `decode` over the tokens that are new, draws the next one, and hands out text as it
-//! becomes whole characters. Keys and values of earlier tokens are kept, so a token costs the same wherever it stands;
-//! when the context is full, the later half of it is read anew and becomes the past. Draws are keyed by seed and
-//! position, so a seed gives the same text on any number of threads.
+//! Takes prompts; draws the next token of each, and hands out text as it becomes whole characters. Draws are keyed by seed and position, so a seed
+//! gives the same text on any number of threads, and beside any others. Leaves what is read and kept to `reader`.
 
-use crate::data::tokenizer::{Tokenizer, TokenizerError};
+use crate::data::tokenizer::{Decoder, Tokenizer, TokenizerError};
 use crate::device::reals::Reals;
 use crate::device::rng::Stream;
-use crate::executor::{Executor, RunError, Value};
-use crate::infer::evaluate::window;
+use crate::executor::{Executor, RunError};
+use crate::infer::reader::{Reader, Texts};
 use odec_program::manifest::{Loss, StepCount};
-use odec_program::{Bindings, EntryId, names};
+use odec_program::{EntryId, names};
 use std::io;
 
 /// How the next token is chosen.
@@ -86,6 +84,14 @@ pub enum GenerateError {
     Write(#[from] io::Error),
 }
 
+/// A text that is to be continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'p> {
+    pub prompt: &'p str,
+    /// Of its draws.
+    pub seed: u64,
+}
+
 /// Continues `prompt`, which is not repeated; `emit` gets text piece by piece.
 ///
 /// # Errors
@@ -97,8 +103,26 @@ pub fn generate(
     s: &Sampling,
     emit: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> Result<(), GenerateError> {
-    let vocab = x.manifest().model.vocab as usize;
-    if prompt.is_empty() {
+    let asked = Asked {
+        prompt,
+        seed: s.seed,
+    };
+    generate_several(x, tokenizer, &[asked], s, &mut |_, piece| emit(piece))
+}
+
+/// Continues several texts; `emit` gets the number of a text and a piece of it. As many as the program has room for are read together, in one pass
+/// over the weights for a token of each; of a program that reads one text, one after the other. Each is what it is alone, bit for bit.
+///
+/// # Errors
+/// As [`generate`].
+pub fn generate_several(
+    x: &mut Executor,
+    tokenizer: &Tokenizer,
+    asked: &[Asked],
+    s: &Sampling,
+    emit: &mut dyn FnMut(usize, &str) -> io::Result<()>,
+) -> Result<(), GenerateError> {
+    if asked.iter().any(|a| a.prompt.is_empty()) {
         return Err(GenerateError::EmptyPrompt);
     }
     if !(s.temperature >= 0.0 && s.temperature.is_finite()) {
@@ -107,42 +131,101 @@ pub fn generate(
     if s.top_k == Some(0) {
         return Err(GenerateError::TopK);
     }
-    let (known, model) = (tokenizer.vocabulary(), vocab as u64);
-    if known > model {
+    let vocab = x.manifest().model.vocab;
+    let known = tokenizer.vocabulary();
+    if known > vocab {
         return Err(GenerateError::Vocabulary {
             needs: known,
-            vocab: model,
+            vocab,
         });
     }
     can_generate(x)?;
-    let stream = Stream::new(s.seed, "sample");
-    let mut reader = Reader::new(x)?;
-    let mut new: Vec<i32> = Vec::new();
-    let mut text = tokenizer.decoder();
-    for token in tokenizer.encode(prompt)? {
-        new.push(token as i32);
-        // How a token reads may depend on those before it.
-        text.push(token)?;
+    let mut texts = Vec::new();
+    for (number, asked) in asked.iter().enumerate() {
+        texts.push(Growing::new(number, tokenizer, asked)?);
     }
-    if new.is_empty() {
-        return Err(GenerateError::EmptyPrompt);
-    }
-    for n in 0..s.tokens {
-        let logits = reader.read(&new)?;
-        // A model may have room for more tokens than its tokenizer knows; only those can be written.
-        let first = logits.len() - vocab;
-        let last: Vec<f64> = logits.part(first..first + known as usize).iter().collect();
-        let token =
-            choose(&last, s, stream.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
-        new = vec![token as i32];
-        if let Some(piece) = text.push(token)? {
-            emit(&piece)?;
+    let together = Texts::most(x).max(1);
+    for group in texts.chunks_mut(together) {
+        match group {
+            [text] => {
+                let mut reader = Reader::new(x)?;
+                for n in 0..s.tokens {
+                    let logits = reader.read(&text.new)?;
+                    let last = logits.part(logits.len() - vocab as usize..logits.len());
+                    text.grow(last, (s, n), known as usize, emit)?;
+                }
+            }
+            group => {
+                let mut reader = Texts::new(x, group.len())?;
+                for n in 0..s.tokens {
+                    let new: Vec<&[i32]> = group.iter().map(|text| &text.new[..]).collect();
+                    let all = reader.read(&new)?;
+                    for (at, text) in group.iter_mut().enumerate() {
+                        text.grow(all.of(at), (s, n), known as usize, emit)?;
+                    }
+                }
+            }
         }
     }
-    if let Some(piece) = text.finish() {
-        emit(&piece)?;
+    for text in texts {
+        if let Some(piece) = text.text.finish() {
+            emit(text.number, &piece)?;
+        }
     }
     Ok(())
+}
+
+/// A text that is continued.
+struct Growing<'t> {
+    number: usize,
+    draws: Stream,
+    /// Tokens that were not read yet.
+    new: Vec<i32>,
+    text: Decoder<'t>,
+}
+
+impl<'t> Growing<'t> {
+    fn new(
+        number: usize,
+        tokenizer: &'t Tokenizer,
+        asked: &Asked,
+    ) -> Result<Growing<'t>, GenerateError> {
+        let mut new: Vec<i32> = Vec::new();
+        let mut text = tokenizer.decoder();
+        for token in tokenizer.encode(asked.prompt)? {
+            new.push(token as i32);
+            // How a token reads may depend on those before it.
+            text.push(token)?;
+        }
+        if new.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        let draws = Stream::new(asked.seed, "sample");
+        Ok(Growing {
+            number,
+            draws,
+            new,
+            text,
+        })
+    }
+
+    /// Draws token n. A model may have room for more tokens than its tokenizer knows; only those can be written.
+    fn grow(
+        &mut self,
+        logits: Reals,
+        (s, n): (&Sampling, u64),
+        known: usize,
+        emit: &mut dyn FnMut(usize, &str) -> io::Result<()>,
+    ) -> Result<(), GenerateError> {
+        let last: Vec<f64> = logits.part(0..known).iter().collect();
+        let token =
+            choose(&last, s, self.draws.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
+        self.new = vec![token as i32];
+        if let Some(piece) = self.text.push(token)? {
+            emit(self.number, &piece)?;
+        }
+        Ok(())
+    }
 }
 
 /// Whether a model continues texts.
@@ -174,80 +257,51 @@ pub fn can_generate(x: &Executor) -> Result<(), GenerateError> {
     }
 }
 
-/// A sequence that grows.
-pub struct Reader<'x> {
-    x: &'x mut Executor,
-    context: usize,
-    /// Tokens that the model has seen since the context was last full.
-    seen: Vec<i32>,
-}
-
-impl<'x> Reader<'x> {
-    /// Starts a sequence with the parameters as they are now.
-    ///
-    /// # Errors
-    /// When the program cannot decode.
-    pub fn new(x: &'x mut Executor) -> Result<Reader<'x>, RunError> {
-        let context = window(x) as usize;
-        x.run(EntryId::Prepare, Bindings::new(1, 1), &[], &[])?;
-        Ok(Reader {
-            x,
-            context,
-            seen: Vec::new(),
-        })
-    }
-
-    /// Reads the next tokens, one at least; gives the logits after each of them, or after those that still fit.
-    ///
-    /// # Errors
-    /// When a token is not in the vocabulary.
-    pub fn read(&mut self, new: &[i32]) -> Result<Reals<'_>, RunError> {
-        let past = self.seen.len();
-        self.seen.extend(new);
-        let past = match self.seen.len() <= self.context {
-            true => past,
-            false => {
-                let kept = new.len().clamp(self.context.div_ceil(2), self.context);
-                self.seen.drain(..self.seen.len() - kept);
-                0
-            }
-        };
-        let fresh = &self.seen[past..];
-        let at = Bindings::new(1, fresh.len() as u64).after(past as u64);
-        let out = self.x.run(
-            EntryId::Decode,
-            at,
-            &[(names::TOKENS, Value::I32(fresh))],
-            &[],
-        )?;
-        out.reals(names::LOGITS)
-    }
-}
-
-/// The token that `u` in [0, 1) falls on; `None` when a logit is not finite.
+/// The token that `u` in [0, 1) falls on, where each has its share of it, the likeliest first, of equal ones the earlier; `None` when a logit is not finite.
 fn choose(logits: &[f64], s: &Sampling, u: f64) -> Option<u32> {
-    if !logits.iter().all(|x| x.is_finite()) {
+    if logits.is_empty() || !logits.iter().all(|x| x.is_finite()) {
         return None;
     }
-    // Likeliest first, equal ones by number.
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
-    order.truncate(s.top_k.unwrap_or(usize::MAX));
+    let before = |a: &u32, b: &u32| {
+        let [x, y] = [*a, *b].map(|n| logits[n as usize]);
+        y.total_cmp(&x).then(a.cmp(b))
+    };
+    let mut tokens: Vec<u32> = (0..logits.len() as u32).collect();
     if s.temperature == 0.0 {
-        return Some(order[0] as u32);
+        return tokens.into_iter().min_by(before);
     }
-    let best = logits[order[0]];
-    let weights: Vec<f64> = order
-        .iter()
-        .map(|i| ((logits[*i] - best) / s.temperature).exp())
-        .collect();
-    let mut left = u * weights.iter().sum::<f64>();
-    let found = weights.iter().position(|w| {
-        left -= w;
-        left < 0.0
-    });
-    Some(order[found.unwrap_or(order.len() - 1)] as u32)
+    if let Some(k) = s.top_k.filter(|k| *k < tokens.len()) {
+        tokens.select_nth_unstable_by(k - 1, before);
+        tokens.truncate(k);
+        tokens.sort_unstable();
+    }
+    let best = tokens.iter().map(|n| logits[*n as usize]);
+    let best = best.fold(f64::NEG_INFINITY, f64::max);
+    let weight = |n: &u32| ((logits[*n as usize] - best) / s.temperature).exp();
+    let mut left = u * tokens.iter().map(weight).sum::<f64>();
+    // Most draws fall on one of the first few: the others are not put in order.
+    let (mut rest, mut size) = (&mut tokens[..], FIRST);
+    loop {
+        let end = size.min(rest.len());
+        if end < rest.len() {
+            rest.select_nth_unstable_by(end, before);
+        }
+        let (first, others) = rest.split_at_mut(end);
+        first.sort_unstable_by(before);
+        let found = first.iter().find(|n| {
+            left -= weight(n);
+            left < 0.0
+        });
+        match found {
+            Some(token) => return Some(*token),
+            None if others.is_empty() => return first.last().copied(),
+            None => (rest, size) = (others, 4 * size),
+        }
+    }
 }
+
+/// Tokens that are put in order at first.
+const FIRST: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -276,5 +330,52 @@ mod tests {
             Some(2)
         );
         assert_eq!(choose(&[0.0, f64::NAN], &s(1.0, None), 0.5), None);
+        assert_eq!(choose(&[], &s(1.0, None), 0.5), None);
+    }
+
+    /// What is chosen when all tokens are put in order.
+    fn sorted(logits: &[f64], s: &Sampling, u: f64) -> Option<u32> {
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+        order.truncate(s.top_k.unwrap_or(usize::MAX));
+        if s.temperature == 0.0 {
+            return Some(order[0] as u32);
+        }
+        let best = logits[order[0]];
+        let weight = |i: &usize| ((logits[*i] - best) / s.temperature).exp();
+        let mut left = u * order.iter().map(weight).sum::<f64>();
+        let found = order.iter().find(|i| {
+            left -= weight(i);
+            left < 0.0
+        });
+        Some(*found.unwrap_or(&order[order.len() - 1]) as u32)
+    }
+
+    #[test]
+    fn what_is_chosen_is_what_sorting_all_tokens_gives() {
+        let draws = Stream::new(5, "test");
+        for (vocab, spread) in [(1, 1.0), (63, 4.0), (64, 0.1), (65, 0.1), (3000, 0.5)] {
+            // Many are equal.
+            let logit = |n: u64| (draws.uniform(n) * 40.0).round() * spread / 40.0;
+            let logits: Vec<f64> = (0..vocab).map(logit).collect();
+            for (temperature, top_k) in [
+                (0.0, None),
+                (0.7, None),
+                (1.3, Some(1)),
+                (1.0, Some(64)),
+                (1.0, Some(700)),
+            ] {
+                let s = Sampling {
+                    temperature,
+                    top_k,
+                    ..Sampling::default()
+                };
+                for n in 0..50 {
+                    let u = draws.uniform(100_000 + n);
+                    let same = sorted(&logits, &s, u);
+                    assert_eq!(choose(&logits, &s, u), same, "{vocab}, {s:?}, {u}");
+                }
+            }
+        }
     }
 }

@@ -7,4 +7,5 @@ pub mod exec;
 pub mod flow;
 pub mod generate;
 pub mod integrate;
+pub mod reader;
 pub mod translate;

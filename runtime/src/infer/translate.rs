@@ -285,7 +285,11 @@ impl Kept<'_> {
         let token = |text: &&[i32]| place.checked_sub(1).map_or(begin, |n| text[n]);
         let tokens: Vec<i32> = texts.iter().map(token).collect();
         let at = Bindings::new(texts.len() as u64, 1).after(place as u64);
-        let given = [(names::TOKENS, Value::I32(&tokens))];
+        let places = vec![place as i32; texts.len()];
+        let mut given = vec![(names::TOKENS, Value::I32(&tokens))];
+        if self.x.has_input(EntryId::Extend, names::PLACES) {
+            given.push((names::PLACES, Value::I32(&places)));
+        }
         let out = self.x.run(EntryId::Extend, at, &given, &[])?;
         let out = out.reals(names::LOGITS)?;
         let of = |n: usize| out.part(n * vocab..(n + 1) * vocab).iter().collect();

@@ -4,6 +4,7 @@
 //! ([`trace`]), a timeline as a picture ([`timeline`]). Leaves measuring to [`crate::executor::profile`], tables to the command line.
 
 pub mod arena;
+pub mod reading;
 pub mod sums;
 pub mod timeline;
 pub mod trace;

@@ -243,6 +243,7 @@ fn function(k: &Kernel) -> String {
         | KernelSpec::SequenceSum(_)
         | KernelSpec::Scan(_)
         | KernelSpec::Delay(_)
+        | KernelSpec::Keep(_)
         | KernelSpec::TopTokens(_)
         | KernelSpec::Grouped(_)
         | KernelSpec::GroupedOuter(_) => {

@@ -2,13 +2,14 @@
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::support::{fail, operands};
+use crate::ops::support::{fail, index, operands};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 
 /// `cache[B, P, C]`, `x[B, S, C] → [B, P, C]`: rows `past .. past + S` are those of x, the others stay. The cache may be `[1, P, C]`, where B is 1.
+/// Of several sequences S is 1, and the third operand are the places of their rows, `[B, S, 1]`: each has one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Append {
     /// There may be several sequences, of a token each: S is 1. Else there is one.
@@ -31,7 +32,16 @@ impl Op for Append {
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [cache, x] = operands(Self::NAME, ins)?;
+        let (cache, x) = match self.each {
+            false => operands::<2>(Self::NAME, ins).map(|[cache, x]| (cache, x))?,
+            true => {
+                let [cache, x, places] = operands(Self::NAME, ins)?;
+                if *places != TensorType::index(x.with_cols(1).shape) {
+                    return fail(Self::NAME, format!("{places} are no places of {x}"));
+                }
+                (cache, x)
+            }
+        };
         if cache.elem != x.elem || x.elem == Elem::Index {
             return fail(Self::NAME, format!("{x} is not what {cache} holds"));
         }
@@ -51,7 +61,7 @@ impl Op for Append {
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (cache, x) = (ins[0], ins[1]);
         let (past, positions) = (cx.bindings.past, cache.shape[1]);
-        if past + x.shape[1] > positions {
+        if !self.each && past + x.shape[1] > positions {
             let what = format!(
                 "{} tokens after {past} in a cache of {positions}",
                 x.shape[1]
@@ -71,12 +81,13 @@ impl Op for Append {
         let cols = x.cols();
         let (kept, new) = (positions as usize * cols, x.shape[1] as usize * cols);
         let mut out = cache.clone();
-        for (to, from) in out
-            .data
-            .chunks_exact_mut(kept)
-            .zip(x.data.chunks_exact(new))
-        {
-            to[past as usize * cols..][..new].copy_from_slice(from);
+        let texts = out.data.chunks_exact_mut(kept);
+        for (n, (to, from)) in texts.zip(x.data.chunks_exact(new)).enumerate() {
+            let place = match self.each {
+                true => index(Self::NAME, ins[2].data[n], positions as usize)?,
+                false => past as usize,
+            };
+            to[place * cols..][..new].copy_from_slice(from);
         }
         Ok(vec![out])
     }
@@ -94,9 +105,14 @@ impl Op for Append {
         let ins = vec![cache, TensorType::state(5)];
         let one = Append { each: false };
         let several = Append { each: true };
+        let places = TensorType::index(TensorType::state(1).shape);
+        let each = [ins.clone(), vec![places]].concat();
         vec![
-            Sample::new(one, "after two", ins.clone()).after(2),
-            Sample::new(several, "of three", ins).bindings(3, 1).after(4),
+            Sample::new(one, "after two", ins).after(2),
+            Sample::new(several, "of three", each)
+                .bindings(3, 1)
+                .after(4)
+                .indices(5),
         ]
     }
 }

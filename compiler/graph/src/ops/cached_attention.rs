@@ -4,7 +4,7 @@ use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::Attention;
 use crate::ops::attention::{heads, shared};
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::support::fail;
+use crate::ops::support::{fail, index};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
@@ -13,13 +13,26 @@ use odec_program::kernel::Attend;
 use std::sync::Arc;
 
 /// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
-/// gives for the last S of `past + S` tokens. A fourth operand are sinks. Attention that is not causal is to all P rows, and k and v may be `[1, P, ..]`:
-/// all sequences read the same.
+/// gives for the last S of `past + S` tokens. Of several sequences S is 1, and behind v are the positions of their tokens, `[B, S, 1]`: each sequence has
+/// a past of its own. The last operand may be sinks. Attention that is not causal is to all P rows, has no positions, and k and v may be `[1, P, ..]`: all
+/// sequences read the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
     pub attention: Attention,
     /// There may be several sequences; else there is one, and attention is causal.
     pub each: bool,
+}
+
+impl CachedAttention {
+    /// Whether each sequence has a position of its own: operand 3.
+    pub fn has_places(&self) -> bool {
+        self.each && self.attention.causal
+    }
+
+    /// The number of the operand of sinks, if there are.
+    fn sinks(&self) -> usize {
+        3 + usize::from(self.has_places())
+    }
 }
 
 impl Op for CachedAttention {
@@ -41,7 +54,15 @@ impl Op for CachedAttention {
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [q, k, v] = self.attention.operands(Self::NAME, ins)?;
+        let mut others = ins.to_vec();
+        if self.has_places() {
+            let places = (others.len() > 3).then(|| others.remove(3));
+            let wanted = ins.first().map(|q| TensorType::index(q.with_cols(1).shape));
+            if places.is_none() || places != wanted {
+                return fail(Self::NAME, "needs the position of each sequence's token");
+            }
+        }
+        let [q, k, v] = self.attention.operands(Self::NAME, &others)?;
         let o = self.attention.check(Self::NAME, [q, k, v])?;
         let (causal, each) = (self.attention.causal, self.each);
         match k.shape[..] {
@@ -57,27 +78,41 @@ impl Op for CachedAttention {
 
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (q, k, v) = (ins[0], ins[1], ins[2]);
-        let (seq, past) = (q.shape[1] as usize, cx.bindings.past as usize);
+        let seq = q.shape[1] as usize;
         let causal = self.attention.causal;
-        if causal && past + seq > k.shape[1] as usize {
+        let refused = |what| EvalError {
+            op: Self::NAME,
+            what,
+        };
+        let places = self.has_places().then(|| ins[3]);
+        if places.is_some() && seq != 1 {
+            return Err(refused(format!("{seq} tokens of each sequence, not one")));
+        }
+        let mut pasts = vec![cx.bindings.past as usize; q.shape[0] as usize];
+        if let Some(places) = places {
+            for (past, place) in pasts.iter_mut().zip(&places.data) {
+                *past = index(Self::NAME, *place, k.shape[1] as usize)?;
+            }
+        }
+        if let Some(past) = pasts.iter().find(|p| *p + seq > k.shape[1] as usize)
+            && causal
+        {
             let what = format!("{seq} tokens after {past} in a cache of {}", k.shape[1]);
-            return Err(EvalError {
-                op: Self::NAME,
-                what,
-            });
+            return Err(refused(what));
         }
         let attention = self.attention;
         let columns = v.cols() as u64 / attention.kv_heads * attention.heads;
         let mut o = Tensor::zeros(vec![q.shape[0], q.shape[1], columns]);
         // Those of one sequence serve all.
         let kept = shared(k, attention.heads, attention.kv_heads).cycle();
-        let all = match causal {
-            true => past + seq,
-            false => k.shape[1] as usize,
-        };
-        for (h, kept) in heads(q, attention.heads).zip(kept) {
+        for (n, (h, kept)) in heads(q, attention.heads).zip(kept).enumerate() {
+            let past = pasts[n / attention.heads as usize];
+            let all = match causal {
+                true => past + seq,
+                false => k.shape[1] as usize,
+            };
             let (of_values, of_results) = (kept.of(v), h.of(&o));
-            let of = (h.head, ins.get(3).map(|sinks| sinks.data[h.head]));
+            let of = (h.head, ins.get(self.sinks()).map(|sinks| sinks.data[h.head]));
             let rows = |j| (&k.data[kept.at(j)], &v.data[of_values.at(j)]);
             for i in 0..seq {
                 let (at, query) = (past + i, &q.data[h.at(i)]);
@@ -98,7 +133,7 @@ impl Op for CachedAttention {
             Some(Dim::Fixed(rows)) if self.each => Some(*rows),
             _ => None,
         };
-        let spec = self.attention.spec(&ins[0], &ins[2], ins.len() > 3);
+        let spec = self.attention.spec(&ins[0], &ins[2], ins.len() > self.sinks());
         Kind::AttendCached(Attend { room, ..spec })
     }
 
@@ -118,7 +153,10 @@ impl Op for CachedAttention {
         };
         let each = |attention: Attention, name| {
             let mut sample = of(attention, 12 / attention.heads, name);
-            if !attention.causal {
+            if attention.causal {
+                let places = TensorType::index(sample.ins[0].with_cols(1).shape);
+                sample.ins.push(places);
+            } else {
                 for i in [1, 2] {
                     Arc::make_mut(&mut sample.ins[i].shape)[0] = Dim::Fixed(1);
                 }
@@ -127,9 +165,14 @@ impl Op for CachedAttention {
                 attention,
                 each: true,
             };
-            Sample {
+            let sample = Sample {
                 op: op.into(),
                 ..sample
+            };
+            // Positions below this, in rooms that have more rows.
+            match attention.causal {
+                true => sample.indices(67),
+                false => sample,
             }
         };
         let windowed = Attention {

@@ -3,7 +3,7 @@
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::shift_tokens::check;
-use crate::ops::support::{fail, operands};
+use crate::ops::support::{fail, index, operands};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
@@ -15,6 +15,8 @@ use odec_program::{DType, Dim};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delayed {
     pub by: Vec<u32>,
+    /// There may be several sequences, each at a place of its own: S is 1, and behind x are the places, `[B, S, 1]`. Else all have the same past.
+    pub each: bool,
 }
 
 impl Delayed {
@@ -23,6 +25,7 @@ impl Delayed {
             dtype: DType::F64,
             cols,
             by: self.by.clone(),
+            places: self.each,
         }
     }
 }
@@ -31,19 +34,31 @@ impl Op for Delayed {
     const NAME: &'static str = "delayed";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("by", format!("{:?}", self.by))]
+        let mut attrs = vec![("by", format!("{:?}", self.by))];
+        attrs.extend(self.each.then(|| ("each", "true".to_string())));
+        attrs
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let by: Vec<i32> = given.need("by")?;
+        let each = given.optional("each")?.unwrap_or(false);
         match by.into_iter().map(u32::try_from).collect() {
-            Ok(by) => Ok(Delayed { by }),
+            Ok(by) => Ok(Delayed { by, each }),
             Err(_) => given.refuse("by", "tokens that are not there yet"),
         }
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [x, ring] = operands(Self::NAME, ins)?;
+        let (x, ring) = match self.each {
+            false => operands::<2>(Self::NAME, ins).map(|[x, ring]| (x, ring))?,
+            true => {
+                let [x, places, ring] = operands(Self::NAME, ins)?;
+                if *places != TensorType::index(x.with_cols(1).shape) {
+                    return fail(Self::NAME, format!("{places} are no places of {x}"));
+                }
+                (x, ring)
+            }
+        };
         let by: Vec<i32> = (self.by.iter())
             .map(|by| i32::try_from(*by).unwrap_or(i32::MAX))
             .collect();
@@ -60,12 +75,24 @@ impl Op for Delayed {
     }
 
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
-        let (x, mut ring) = (ins[0], ins[1].clone());
-        let (seq, cols, past) = (x.shape[1] as usize, x.cols(), cx.bindings.past as usize);
+        let (x, mut ring) = (ins[0], ins[1 + usize::from(self.each)].clone());
+        let (seq, cols) = (x.shape[1] as usize, x.cols());
+        let mut pasts = vec![cx.bindings.past as usize; x.shape[0] as usize];
+        if self.each {
+            if seq != 1 {
+                let what = format!("{seq} tokens of each sequence, not one");
+                let op = Self::NAME;
+                return Err(EvalError { op, what });
+            }
+            for (past, place) in pasts.iter_mut().zip(&ins[1].data) {
+                *past = index(Self::NAME, *place, usize::MAX)?;
+            }
+        }
         let reach = ring.shape[1] as usize;
         let mut data = Vec::with_capacity(x.data.len() * self.by.len());
         let texts = x.data.chunks_exact(seq * cols);
-        for (text, ring) in texts.zip(ring.data.chunks_exact_mut(reach * cols)) {
+        let rings = ring.data.chunks_exact_mut(reach * cols);
+        for ((text, ring), past) in texts.zip(rings).zip(pasts) {
             for (row, token) in text.chunks_exact(cols).zip(past..) {
                 for by in self.by.iter().map(|by| *by as usize) {
                     match by {
@@ -91,7 +118,10 @@ impl Op for Delayed {
 
     fn samples() -> Vec<Sample> {
         let sample = |name, by: &[u32]| {
-            let op = Delayed { by: by.to_vec() };
+            let op = Delayed {
+                by: by.to_vec(),
+                each: false,
+            };
             let shape = [Dim::Batch, Dim::Fixed(op.spec(5).reach()), Dim::Fixed(5)];
             Sample::new(
                 op,
@@ -99,7 +129,15 @@ impl Op for Delayed {
                 vec![TensorType::state(5), TensorType::real(shape)],
             )
         };
+        let mut each = sample("several", &[4, 1]).bindings(3, 1).after(9).indices(9);
+        each.ins.insert(1, TensorType::index(TensorType::state(1).shape));
+        each.op = Delayed {
+            by: vec![4, 1],
+            each: true,
+        }
+        .into();
         vec![
+            each,
             sample("from the start", &[3, 1]).bindings(2, 4),
             sample("the last one", &[1]).bindings(2, 3).after(2),
             sample("dilated", &[4, 2, 0]).bindings(2, 6).after(3),

@@ -13,7 +13,7 @@ use odec_program::manifest;
 
 /// `x[B, S, heads · head]`, `cos[P, head]`, `sin[P, head] → [B, S, heads · head]`, S ≤ P:
 /// `y = x·cos + swap(x)·sin`, the sine negated in the first column of a pair (see [`odec_program::manifest::Table`]).
-/// The inverse turns back.
+/// The inverse turns back. The tables may have a row for each token instead, `[B, S, head]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rope {
     /// Columns of one head; even.
@@ -63,7 +63,8 @@ impl Op for Rope {
             );
             return fail(Self::NAME, what);
         }
-        let fits = |t: &TensorType| matches!(t.shape[..], [Dim::Fixed(_), Dim::Fixed(n)] if n == self.head);
+        let by_position = |t: &TensorType| matches!(t.shape[..], [Dim::Fixed(_), Dim::Fixed(n)] if n == self.head);
+        let fits = |t: &TensorType| by_position(t) || *t == x.with_cols(self.head);
         if !fits(cos) || cos != sin {
             let what = format!("tables {cos} and {sin} are not [positions, {}]", self.head);
             return fail(Self::NAME, what);
@@ -78,7 +79,8 @@ impl Op for Rope {
             self.head as usize,
             if self.inverse { -1.0 } else { 1.0 },
         );
-        if seq > cos.rows() {
+        let of_tokens = cos.shape.len() == x.shape.len();
+        if seq > cos.rows() && !of_tokens {
             let what = format!("sequence of {seq} in a table of {} positions", cos.rows());
             return Err(EvalError {
                 op: Self::NAME,
@@ -94,7 +96,7 @@ impl Op for Rope {
             .zip(x.data.chunks_exact(cols))
             .enumerate()
         {
-            let at = (r % seq) * head;
+            let at = if of_tokens { r } else { r % seq } * head;
             for (y, x) in y.chunks_exact_mut(head).zip(x.chunks_exact(head)) {
                 for c in 0..head {
                     let first = c - c % group;
@@ -137,7 +139,10 @@ impl Op for Rope {
             ..x
         };
         let table = Access {
-            row: RowMap::Position,
+            row: match ins[1].is_state() {
+                true => RowMap::Row,
+                false => RowMap::Position,
+            },
             col: ColMap::repeat(head),
             stride: head,
         };
@@ -163,6 +168,7 @@ impl Op for Rope {
     fn samples() -> Vec<Sample> {
         let table = TensorType::real([Dim::Fixed(7), Dim::Fixed(4)]);
         let ins = vec![TensorType::state(12), table.clone(), table];
+        let of_tokens = [12, 4, 4].map(TensorType::state).to_vec();
         vec![
             Sample::new(
                 Rope {
@@ -190,6 +196,15 @@ impl Op for Rope {
                 },
                 "neighbours",
                 ins,
+            ),
+            Sample::new(
+                Rope {
+                    head: 4,
+                    interleaved: false,
+                    inverse: false,
+                },
+                "a row for each token",
+                of_tokens,
             ),
         ]
     }

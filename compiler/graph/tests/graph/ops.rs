@@ -398,10 +398,21 @@ fn wrong_operands_are_errors() {
             vec![s5.clone(), s5.clone(), s4.clone()],
         ),
         (
-            ops::Delayed { by: vec![2] }.into(),
+            ops::Delayed {
+                by: vec![2],
+                each: false,
+            }
+            .into(),
             vec![s5.clone(), s4.clone()],
         ),
-        (ops::Delayed { by: vec![0] }.into(), vec![s5, s4.clone()]),
+        (
+            ops::Delayed {
+                by: vec![0],
+                each: false,
+            }
+            .into(),
+            vec![s5, s4.clone()],
+        ),
         (top(1, 2).into(), vec![token.clone(), s4.clone()]),
         (top(1, 2).into(), vec![token.clone()]),
         (top(3, 2).into(), vec![token.clone(), token.clone()]),

@@ -3,8 +3,8 @@
 //! Takes keys and values of all tokens so far, the new ones included; emits the forward kernel's steps for the new rows
 //! alone, with the same blocks of keys, so that a token gets the same bits however many tokens a run has. Of the key
 //! blocks, those before the first query's position are seen by all queries; in the one or two after them a query sees
-//! the keys up to its own position. Of several sequences each has room of its own for keys; where queries see all of
-//! them, no block is cut off by a position.
+//! the keys up to its own position. Of several sequences each has room of its own for keys, and a query at a position of
+//! its own; where queries see all of them, no block is cut off by a position.
 
 use super::forward::Block;
 use super::*;
@@ -21,7 +21,9 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         return Err("attention to all tokens cannot go on where it stopped".into());
     }
     let [q, k, v, o] = std::array::from_fn(|n| e.operand(n as u64));
-    let sinks = kernel.scores.sinks.then(|| e.operand(4));
+    let places = kernel.own_positions().map(|_| e.operand(4));
+    let behind = 4 + u64::from(places.is_some());
+    let sinks = kernel.scores.sinks.then(|| e.operand(behind));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let (seq, past) = (e.dim(0), e.dim(1));
@@ -65,6 +67,16 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
             block.write(e, &of_results, o, first, queries);
             return;
         }
+        let past = match places {
+            None => past,
+            Some(places) => {
+                let heads = e.int(kernel.heads as i64);
+                let sequence = e.div(number, heads);
+                let p = e.at(places, sequence, Elem::I32);
+                let place = e.load(p, Type::scalar(Elem::I32));
+                e.convert(place, Elem::I64)
+            }
+        };
         let position = e.add(past, first);
         let (next, size) = (e.add_int(position, 1), e.int(BLOCK));
         let whole = e.div(next, size);

@@ -4,6 +4,7 @@
 //! itself, so that no thread waits for another.
 
 use super::column::Column;
+use crate::delay::past;
 use crate::emit::{Cmp, Emitter, Val};
 use odec_program::kernel::Delay;
 
@@ -19,8 +20,10 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Delay) -> Result<(), String> {
 
 /// Walks over the tokens of a sequence, with one column.
 fn walk(e: &mut Emitter, kernel: &Delay, sequence: Val, column: Val) {
-    let [x, y, ring] = [0, 1, 2].map(|n| e.operand(n));
-    let (seq, past, zero) = (e.dim(1), e.dim(2), e.int(0));
+    let behind = u64::from(kernel.places);
+    let [x, y, ring] = [0, 1 + behind, 2 + behind].map(|n| e.operand(n));
+    let (seq, zero) = (e.dim(1), e.int(0));
+    let past = past(e, kernel, sequence);
     let reach = e.int(kernel.reach() as i64);
     let nothing = e.float(0.0, e.scalar());
     let at = |e: &mut Emitter, operand: Val, row: Val, cols: u64| {

@@ -15,6 +15,7 @@ mod delay;
 mod gather;
 mod grouped;
 mod held;
+mod keep;
 mod linear_attend;
 pub mod ptx;
 mod rows;
@@ -61,6 +62,7 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::SequenceSum(k) => gather::emit_sequence_sum(&mut e, k),
+        KernelSpec::Keep(k) => keep::emit(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
         KernelSpec::Delay(k) => delay::emit(&mut e, k),
         KernelSpec::TopTokens(k) => top_tokens::emit(&mut e, k),

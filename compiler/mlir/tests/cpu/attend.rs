@@ -552,12 +552,14 @@ fn kept_keys_under_other_scores() {
     }
 }
 
-/// Of several sequences, each with room for its own keys: the bits of the last token of each, and of all tokens where each sees all.
+/// Of several sequences, each with room for its own keys and a query at its own place, the bits of that token; and of all tokens where each sees all.
 #[test]
 fn kept_keys_of_several_sequences() {
     let ([batch, seq, heads, head], value) = ([3, 70, 2, 8], 12);
-    for (causal, from) in [(true, 69), (false, 0)] {
-        let case = Case::of([batch, seq, heads, head], (1, value), causal, None);
+    let own = |window| (true, window, vec![69, 3, 64]);
+    for (causal, window, places) in [own(None), own(Some(5)), (false, None, vec![])] {
+        let case = Case::of([batch, seq, heads, head], (1, value), causal, window);
+        let case = if causal { case.scored() } else { case };
         let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
             unreachable!()
         };
@@ -566,22 +568,30 @@ fn kept_keys_of_several_sequences() {
             ..spec
         };
         let whole = case.evaluate::<f32>()[0].clone();
+        let rows = if causal { 1 } else { seq };
         let part = |x: &[f32], columns: usize| {
-            let rows = x.chunks(seq * columns);
-            let last = rows.flat_map(|rows| rows[from * columns..].iter().copied());
-            Buffer::Real(last.collect::<Vec<f32>>())
+            let texts = x.chunks(seq * columns).enumerate();
+            let rows = texts.flat_map(|(n, text)| match places.get(n) {
+                Some(place) => text[place * columns..][..columns].to_vec(),
+                None => text.to_vec(),
+            });
+            Buffer::Real(rows.collect::<Vec<f32>>())
         };
         let real = |x: &[f64]| x.iter().map(|x| *x as f32).collect::<Vec<f32>>();
-        let rows = seq - from;
-        let operands = [
+        let mut operands = vec![
             part(&real(&case.q), heads * head),
             Buffer::Real(real(&case.k)),
             Buffer::Real(real(&case.v)),
             Buffer::nan(batch * rows * heads * value),
         ];
+        let mut dims = vec![rows as u64, 69, batch as u64];
+        if causal {
+            operands.push(Buffer::Int(places.iter().map(|n| *n as i32).collect()));
+            operands.push(Buffer::Real(real(&case.sinks)));
+            dims.push(seq as u64);
+        }
         let wanted = part(whole.real(), heads * value);
-        let dims = [rows as u64, from as u64, batch as u64];
-        let mut memory = Operands(operands.to_vec());
+        let mut memory = Operands(operands.clone());
         eval_attend_cached(&spec, &mut memory, &dims);
         assert_same(&memory.0[3], &wanted, "evaluated");
         let kernel = KernelSpec::AttendCached(spec);

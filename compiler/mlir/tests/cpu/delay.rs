@@ -27,6 +27,7 @@ fn pieces_are_the_whole_on_every_target() {
             dtype: DType::F32,
             cols,
             by: by.to_vec(),
+            places: false,
         })
         .collect();
     let kernels: Vec<KernelSpec> = specs.iter().cloned().map(KernelSpec::Delay).collect();
@@ -59,6 +60,61 @@ fn pieces_are_the_whole_on_every_target() {
                 assert_same(&got[1], &Buffer::Real(wanted), &what);
                 past += piece;
             }
+        }
+    }
+}
+
+/// A token of each of several texts, each at a place of its own.
+#[test]
+fn texts_of_other_lengths_on_every_target() {
+    let by: &[u32] = &[3, 0, 1];
+    let (places, length) = ([0usize, 2, 11], 14);
+    for cols in [1usize, 16, 65] {
+        let spec = Delay {
+            dtype: DType::F32,
+            cols: cols as u64,
+            by: by.to_vec(),
+            places: true,
+        };
+        let reach = spec.reach() as usize;
+        let mut next = noise(spec.cols);
+        let mut text = || (0..length * cols).map(|_| next() as f32).collect();
+        let texts: Vec<Vec<f32>> = (0..BATCH).map(|_| text()).collect();
+        let row = |n: usize, t: usize| &texts[n][t * cols..][..cols];
+        let mut ring = vec![f32::NAN; BATCH * reach * cols];
+        for (n, place) in places.into_iter().enumerate() {
+            for t in place.saturating_sub(reach)..place {
+                ring[(n * reach + t % reach) * cols..][..cols].copy_from_slice(row(n, t));
+            }
+        }
+        let mut after = ring.clone();
+        let (mut x, mut wanted) = (Vec::new(), Vec::new());
+        for (n, place) in places.into_iter().enumerate() {
+            x.extend_from_slice(row(n, place));
+            wanted.extend(rows(&texts[n], cols, place, by));
+            after[(n * reach + place % reach) * cols..][..cols].copy_from_slice(row(n, place));
+        }
+        let dims = [BATCH as u64, 1, 11];
+        let kernel = KernelSpec::Delay(spec);
+        let tiles = kernel.tiles(&dims);
+        let given = [
+            Buffer::Real(x),
+            Buffer::Int(places.iter().map(|n| *n as i32).collect()),
+            Buffer::nan(wanted.len()),
+            Buffer::Real(ring),
+        ];
+        for target in targets() {
+            let compiled = Compiled::new(std::slice::from_ref(&kernel), target);
+            let got = compiled.run(
+                0,
+                &given,
+                &[],
+                &dims,
+                &[],
+                &[tiles / 2..tiles, 0..tiles / 2],
+            );
+            assert_same(&got[2], &Buffer::Real(wanted.clone()), "rows");
+            assert_same(&got[3], &Buffer::Real(after.clone()), "ring");
         }
     }
 }

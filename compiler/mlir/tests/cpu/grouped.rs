@@ -1,15 +1,9 @@
 //! Products of rows with the matrix of their group, and their weight gradients, against the specification, bit for bit.
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, dtype, noise, targets};
-use odec_program::kernel::{Grouped, Groups, Indices, KernelSpec, Launch, Layout};
+use odec_program::kernel::{Grouped, Groups, KernelSpec, Launch, Layout};
 use odec_program::real::Real;
 use odec_program::{DType, Target, bf16};
-
-impl<T> Indices for Operands<T> {
-    fn index(&self, _: u32, _: u64) -> u64 {
-        unreachable!("no operand holds row numbers")
-    }
-}
 
 /// Rows of A, their copies, groups, columns of the result, inner columns.
 const SIZES: [[u64; 5]; 6] = [

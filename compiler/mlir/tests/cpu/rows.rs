@@ -4,7 +4,7 @@ use crate::harness::bodies::Pick;
 use crate::harness::bodies::{COLS, INPUTS, In, SEQ, build, inputs, period, picks, random_rows};
 use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
 use odec_program::expr::{Access, BinaryOp, Body, Expr, ExprId, ReduceOp, UnaryOp};
-use odec_program::kernel::{Columns, Gather, Rows, Store, eval_columns, eval_rows};
+use odec_program::kernel::{Columns, Gather, Keep, Rows, Store, eval_columns, eval_rows};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target};
 use proptest::prelude::*;
@@ -236,6 +236,50 @@ fn gather_and_scatter_add() {
                     &format!("{target}, scatter {cols}"),
                 );
             }
+        }
+    }
+}
+
+/// A row of each sequence takes its place, and nothing else changes.
+#[test]
+fn rows_are_kept_at_their_places() {
+    let (places, room) = ([4, 0, 2], 5usize);
+    for (cols, elements) in [1u64, 15, 16, 33, 100]
+        .map(|cols| (cols, DType::F32))
+        .into_iter()
+        .chain([(2, DType::Bf16), (34, DType::Bf16)])
+    {
+        let n = cols as usize;
+        let buffer = |rows: usize, from: f32| {
+            let numbers = (0..rows * n).map(|i| f32::from(i as u16) / 4.0 + from);
+            let numbers: Vec<f32> = numbers.collect();
+            match elements {
+                DType::Bf16 => Buffer::Half(numbers.iter().map(|x| x.bf16()).collect()),
+                _ => Buffer::Real(numbers),
+            }
+        };
+        let (rows, kept) = (
+            buffer(places.len(), 0.25),
+            buffer(places.len() * room, -90.0),
+        );
+        let mut wanted: Vec<f32> = kept.numbers();
+        for (s, place) in places.iter().enumerate() {
+            let row = &rows.numbers()[s * n..][..n];
+            wanted[(s * room + place) * n..][..n].copy_from_slice(row);
+        }
+        let spec = KernelSpec::Keep(Keep {
+            dtype: DType::F32,
+            elements,
+            cols,
+            room: room as u64,
+        });
+        let index = Buffer::Int(places.iter().map(|n| *n as i32).collect());
+        let dims = [places.len() as u64, room as u64];
+        for target in targets() {
+            let compiled = Compiled::new(std::slice::from_ref(&spec), target);
+            let buffers = [index.clone(), rows.clone(), kept.clone()];
+            let got = compiled.run(0, &buffers, &[], &dims, &[], &[1..3, 0..1]);
+            assert_eq!(got[2].numbers(), wanted, "{target}, {cols} of {elements:?}");
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::harness::noise;
 use odec_emulator::Emulated;
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, Expr, ExprId, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{
-    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Layout, LinearAttend, Rows, Scan,
-    ScanForm, Share, Store, TopTokens,
+    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Keep, Layout, LinearAttend, Rows,
+    Scan, ScanForm, Share, Store, TopTokens,
 };
 use odec_program::window::Through;
 use odec_program::{DType, Kernel, KernelSpec, Target, Window, bf16, gpu};
@@ -429,6 +429,17 @@ fn gathers_scatters_and_sums_by_position_and_sequence() {
             vec![index, values.clone(), table],
             vec![rows, entries],
         ));
+        let keep = Keep {
+            dtype: DType::F32,
+            elements: DType::F32,
+            cols,
+            room: 7,
+        };
+        cases.push(case(
+            KernelSpec::Keep(keep),
+            vec![vec![6, 0, 3], floats(3 * cols, 4), floats(3 * 7 * cols, 5)],
+            vec![3, 7],
+        ));
         cases.push(case(
             KernelSpec::PositionSum(spec.clone()),
             vec![values.clone(), room(30 * cols)],
@@ -520,8 +531,24 @@ fn rows_of_earlier_tokens() {
             dtype: DType::F32,
             cols,
             by,
+            places: false,
         };
         let (batch, kept) = (3, 3 * spec.reach() * cols);
+        cases.push(Case {
+            operands: vec![
+                floats(batch * cols, 1),
+                vec![0, 2, 11],
+                room(batch * spec.columns()),
+                floats(kept, 2),
+            ],
+            spec: KernelSpec::Delay(Delay {
+                places: true,
+                ..spec.clone()
+            }),
+            aliases: vec![],
+            dims: vec![batch, 1, 11],
+            coeffs: vec![],
+        });
         for (seq, past, ring) in [
             (7, 0, room(kept)),
             (1, 2, floats(kept, 2)),

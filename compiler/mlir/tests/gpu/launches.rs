@@ -69,6 +69,10 @@ fn every_launch_is_one_that_a_card_takes() {
             if *entry_name == EntryId::Decode {
                 sizes = vec![whole, Bindings::new(1, 1).after(whole.seq - 1)];
             }
+            if *entry_name == EntryId::Extend {
+                let most = Bindings::new(entry.maxima.batch, 1);
+                sizes = vec![most, most.after(whole.seq - 1)];
+            }
             for (n, at) in (0..3).flat_map(|n| sizes.iter().map(move |at| (n, *at))) {
                 recording.launches.borrow_mut().clear();
                 let scalar = f64::from(n) + 0.5;

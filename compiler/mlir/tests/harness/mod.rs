@@ -10,6 +10,7 @@ pub mod models;
 
 use odec_mlir::Cache;
 use odec_program::eval::Memory;
+use odec_program::kernel::Indices;
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use std::ffi::c_void;
@@ -85,6 +86,15 @@ impl<T: Real> Memory<T> for Operands<T> {
             Buffer::Real(v) => v[index as usize] = value,
             Buffer::Half(v) => v[index as usize] = value.bf16(),
             Buffer::Int(_) => panic!("kernels write no indices"),
+        }
+    }
+}
+
+impl<T> Indices for Operands<T> {
+    fn index(&self, operand: u32, index: u64) -> u64 {
+        match &self.0[operand as usize] {
+            Buffer::Int(v) => u64::try_from(v[index as usize]).expect("a row number"),
+            _ => panic!("operand {operand} holds no row numbers"),
         }
     }
 }

@@ -11,7 +11,7 @@ use odec_program::optimizers::OptimizerKind;
 use odec_program::{Bindings, EntryId, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::reals::Reals;
-use odec_runtime::{Artifact, Executor, Reader, State, Value};
+use odec_runtime::{Artifact, Executor, Reader, State, Texts, Value};
 
 /// A file's model, planned for a target; `None` when it has none.
 fn plan(name: &str, text: &str, target: Target) -> Option<Manifest> {
@@ -257,5 +257,19 @@ pub fn read_in_pieces(
     let first = &tokens[..lengths[0]];
     let again = bits(Reader::new(&mut e).unwrap().read(first).unwrap());
     assert_eq!(again, whole[..again.len()], "{what}: another text");
+    if Texts::most(&e) > 1 && length > 2 {
+        let (begun, last) = tokens.split_at(length - 1);
+        let mut texts = Texts::new(&mut e, 2).unwrap();
+        texts.read(&[&tokens[..1], begun]).unwrap();
+        let read = texts.read(&[&tokens[1..2], last]).unwrap();
+        for (n, after) in [1, length - 1].into_iter().enumerate() {
+            let beside = bits(read.of(n));
+            let alone = &whole[after * vocab as usize..][..vocab as usize];
+            assert!(
+                beside == alone,
+                "{what}: beside another text, after {after}"
+            );
+        }
+    }
     whole
 }

@@ -24,7 +24,7 @@ const FAMILIES: [Family; 5] = [
     Family {
         name: "kernels",
         whole: 400,
-        part: 8,
+        part: 12,
         run: kernels::run,
     },
     Family {

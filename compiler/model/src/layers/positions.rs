@@ -8,7 +8,7 @@ use super::{
 use crate::codes;
 use crate::scheme::scalar::not_supported;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::{AddPositions, Broadcast};
+use odec_graph::ops::Broadcast;
 use odec_graph::{Builder, Exact, Value, nn};
 
 const LEARNED: Argument = Argument::flag(
@@ -77,7 +77,7 @@ impl Layer for Positions {
         let to = b.ty(at.x).with_cols(self.width);
         let none = nn::constant(b, Exact::zero())?;
         let none = b.push1(Broadcast { to }, &[none])?;
-        b.push1(AddPositions, &[none, table])
+        nn::with_positions(b, none, table)
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {

@@ -2,6 +2,7 @@
 //!
 //! Takes graphs and lists of launches; gives entries, and keeps what they share: kernels, prepared memory, caches.
 
+use super::hoist::Made;
 use super::{AssembleError, EntryMemory, Options, Passed};
 use crate::body::{self, dtype};
 use crate::epilogue_fusion::fuse_epilogues;
@@ -12,7 +13,7 @@ use crate::layout::ParamTable;
 use crate::lower::{Homes, lower};
 use crate::plan::{Layout, check, plan};
 use crate::{Policy, row_chunking, run_graph_passes};
-use odec_graph::ops::OpKind;
+use odec_graph::ops::{Cache as OpCache, Carry as OpCarry, OpKind};
 use odec_graph::{Graph, TensorType};
 use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::kernel::KernelSpec;
@@ -56,9 +57,12 @@ pub(super) struct Maker<'a> {
     /// Bytes of [`Slot::Prepared`] and of [`Slot::Cache`] so far.
     pub(super) prepared: u64,
     pub(super) cache: u64,
-    /// Where that is which is kept of the first of two sequences, by its path; and what the graph at hand keeps of others.
+    /// Where that is which is kept of the first of two sequences, by its path; and what the graph at hand keeps of others, the same.
     of_source: BTreeMap<String, u64>,
-    kept: Vec<Kept>,
+    kept: BTreeMap<String, Kept>,
+    /// What was prepared so far, by what it is made of; and the launches of each entry that make it.
+    pub(super) made: BTreeMap<Made, Operand>,
+    preparations: Vec<Entry>,
     pub(super) kernels: Kernels,
     pub(super) sites: Sites,
     pub(super) memory: Vec<EntryMemory>,
@@ -80,7 +84,9 @@ impl<'a> Maker<'a> {
             prepared: 0,
             cache: 0,
             of_source: BTreeMap::new(),
-            kept: vec![],
+            kept: BTreeMap::new(),
+            made: BTreeMap::new(),
+            preparations: vec![],
             kernels: Kernels::default(),
             sites: Sites::default(),
             memory: vec![],
@@ -88,13 +94,13 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The entry of a graph; [`EntryId::Decode`] and [`EntryId::Extend`] come with [`EntryId::Prepare`].
-    pub(super) fn graph_entries(
+    /// The entry of a graph. What [`EntryId::Decode`] and [`EntryId::Extend`] prepare is left to [`Maker::prepare`].
+    pub(super) fn graph_entry(
         &mut self,
         name: EntryId,
         graph: &Graph,
         maxima: Maxima,
-    ) -> Result<Vec<(EntryId, Entry)>, AssembleError> {
+    ) -> Result<Entry, AssembleError> {
         let real = self.table.real;
         // Inputs keep their numbers even where a pass finds that one is not needed.
         let inputs: Vec<Io> = graph
@@ -145,20 +151,32 @@ impl<'a> Maker<'a> {
             let unit = self.options.tiling.blocking.kc.into();
             code = row_chunking::cut(code, maxima, self.options.piece, unit);
         }
-        let mut made = Vec::new();
         if goes_on {
             let first = self.hoist_constant(name, &mut code)?;
-            let prepare = self.entry(EntryId::Prepare, first, maxima, vec![], vec![])?;
-            made.push((EntryId::Prepare, prepare));
+            if self.preparations.is_empty() || !first.launches.is_empty() {
+                let part = self.entry(EntryId::Prepare, first, maxima, vec![], vec![])?;
+                self.preparations.push(part);
+            }
         }
         let kept = std::mem::take(&mut self.kept);
         let mut entry = self.entry(name, code, maxima, inputs, outputs)?;
-        if name == EntryId::Extend {
-            entry.kept = kept;
+        if goes_on {
+            entry.kept = kept.into_values().collect();
         }
-        made.push((name, entry));
         self.graphs.0.push((name, policy, graph));
-        Ok(made)
+        Ok(entry)
+    }
+
+    /// The entry that makes what others have taken out of theirs, one after the other.
+    pub(super) fn prepare(&mut self) -> Option<Entry> {
+        let mut parts = std::mem::take(&mut self.preparations).into_iter();
+        let first = parts.next()?;
+        Some(parts.fold(first, |mut all, part| {
+            all.arena_bytes = all.arena_bytes.max(part.arena_bytes);
+            all.scratch_bytes = all.scratch_bytes.max(part.scratch_bytes);
+            all.instrs.extend(part.instrs);
+            all
+        }))
     }
 
     /// Where sources and results of a graph live, and the results that are no gradients.
@@ -225,12 +243,19 @@ impl<'a> Maker<'a> {
                         OpKind::Cache(c) if c.one => {
                             self.of_source.insert(c.path.clone(), offset);
                         }
-                        op => self.kept.push(Kept {
-                            offset,
-                            rows: positions,
-                            row,
-                            grows: matches!(op, OpKind::Cache(_)),
-                        }),
+                        OpKind::Cache(OpCache { path, .. })
+                        | OpKind::Carry(OpCarry { path, .. }) => {
+                            let grows = matches!(node.op, OpKind::Cache(_));
+                            let rows = positions;
+                            let kept = Kept {
+                                offset,
+                                rows,
+                                row,
+                                grows,
+                            };
+                            self.kept.insert(path.clone(), kept);
+                        }
+                        _ => {}
                     }
                     Some((Slot::Cache, offset))
                 }

@@ -1,6 +1,7 @@
 //! What decoding prepares once: launches that follow from parameters and tables alone, packing most of all.
 //!
-//! Takes the launches of [`EntryId::Decode`]; leaves those that differ from run to run, and gives the others for [`EntryId::Prepare`].
+//! Takes the launches of [`EntryId::Decode`] or [`EntryId::Extend`]; leaves those that differ from run to run, and gives the others for
+//! [`EntryId::Prepare`]. What both read is made once.
 
 use super::AssembleError;
 use super::entries::{Maker, reserve};
@@ -8,8 +9,26 @@ use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use odec_program::{Bindings, EntryId, Operand, Size, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What a launch of constants writes: a kernel's operand, and what the kernel reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Made {
+    symbol: String,
+    operand: usize,
+    /// Dims and scalars, in words.
+    launch: String,
+    reads: Vec<Read>,
+}
+
+/// An operand of such a launch: parameters and tables, or what another launch has made.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Read {
+    Fixed(Slot, u64),
+    Made(Made),
+}
+
 impl Maker<'_> {
-    /// Takes out of a program what follows from parameters and tables alone, packing most of all: they stay the same over many runs.
+    /// Takes out of a program what follows from parameters and tables alone, packing most of all: they stay the same over many runs. What another
+    /// program has had prepared already is read where that is.
     pub(super) fn hoist_constant(
         &mut self,
         entry: EntryId,
@@ -22,27 +41,76 @@ impl Maker<'_> {
             if constant { &mut first } else { &mut rest }.push(l);
         }
         let read: BTreeSet<BufferId> = rest.iter().flat_map(Launch::uses).map(|(b, _)| b).collect();
+        let mut made: BTreeMap<BufferId, Made> = BTreeMap::new();
+        let mut needed: BTreeSet<BufferId> = BTreeSet::new();
         for l in &first {
-            for (b, _) in l
-                .uses()
-                .filter(|(b, mode)| mode.writes() && read.contains(b))
-            {
-                let b = &mut code.buffers[b.0 as usize];
-                let bytes = b.bytes(Bindings::new(1, 1));
-                b.home = Placement::Fixed(Operand::at(Slot::Prepared, self.prepared));
-                let end = bytes.and_then(|b| reserve(self.prepared, b));
-                self.prepared = end.ok_or_else(|| AssembleError::Cache {
-                    entry: entry.into(),
-                })?;
+            for (b, what) in written(l, code, &made) {
+                made.insert(b, what.clone());
+                if !read.contains(&b) {
+                    continue;
+                }
+                let home = match self.made.get(&what) {
+                    Some(home) => *home,
+                    None => {
+                        let home = Operand::at(Slot::Prepared, self.prepared);
+                        let bytes = code.get(b).bytes(Bindings::new(1, 1));
+                        let end = bytes.and_then(|b| reserve(self.prepared, b));
+                        self.prepared = end.ok_or_else(|| AssembleError::Cache {
+                            entry: entry.into(),
+                        })?;
+                        self.made.insert(what, home);
+                        needed.insert(b);
+                        home
+                    }
+                };
+                code.buffers[b.0 as usize].home = Placement::Fixed(home);
             }
         }
+        // Launches whose results were made before, or serve such alone, are left out.
+        let mut launches = Vec::new();
+        for l in first.into_iter().rev() {
+            if l.uses()
+                .any(|(b, mode)| mode.writes() && needed.contains(&b))
+            {
+                needed.extend(l.uses().map(|(b, _)| b));
+                launches.push(l);
+            }
+        }
+        launches.reverse();
         code.launches = rest;
         Ok(LaunchList {
             buffers: code.buffers.clone(),
-            launches: first,
+            launches,
             chunks: vec![],
         })
     }
+}
+
+/// What a launch of constants writes, each with what it is made of.
+fn written(
+    l: &Launch,
+    code: &LaunchList,
+    made: &BTreeMap<BufferId, Made>,
+) -> Vec<(BufferId, Made)> {
+    let modes = || l.args.iter().zip(&l.spec.signature().operands);
+    let reads = modes().filter(|(_, o)| o.mode.reads());
+    let reads = reads.map(|(b, _)| match (made.get(b), &code.get(*b).home) {
+        (Some(what), _) => Read::Made(what.clone()),
+        (None, Placement::Fixed(o)) => Read::Fixed(o.slot, o.offset),
+        (None, Placement::Arena) => unreachable!("constants are made of constants"),
+    });
+    let reads: Vec<Read> = reads.collect();
+    let of = |(operand, (b, _)): (usize, (&BufferId, _))| {
+        let what = Made {
+            symbol: l.spec.symbol().into(),
+            operand,
+            launch: format!("{:?} {:?}", l.dims, l.coeffs),
+            reads: reads.clone(),
+        };
+        (*b, what)
+    };
+    let writes = modes().enumerate().filter(|(_, (_, o))| o.mode.writes());
+    writes.map(of).collect()
 }
 
 /// Which launches of a program always compute the same from the same parameters, into memory that nothing else writes.

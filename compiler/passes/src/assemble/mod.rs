@@ -17,10 +17,13 @@ use crate::update::{accumulate, update};
 use entries::Maker;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TypeError};
-use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Train};
+use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Precision, Train};
 use odec_program::{DType, Entry, EntryId, Io, Maxima, Program, ResultId, Slot};
 use std::collections::BTreeMap;
 use thiserror::Error;
+
+/// The most texts that generation reads at once.
+const TEXTS: u64 = 32;
 
 /// Why no program was made.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -81,11 +84,19 @@ pub fn build_manifest(
 pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
     let alone = Maxima::new(1, model.maxima.seq);
     let (whole, trained) = (model.maxima.into(), trained(model));
+    let together = Maxima {
+        tokens: Some(model.maxima.seq.max(TEXTS)),
+        ..Maxima::new(TEXTS, model.maxima.seq)
+    };
+    // Attention on tensor cores reads one text, and adds in another order than what reads several.
+    let on_tensor_cores = !options.tiling.packs && model.precision == Precision::Bf16;
+    let several = model.several.filter(|_| !on_tensor_cores);
     let graphs: Vec<(EntryId, &Graph, Maxima)> = [
         (EntryId::Forward, Some(model.forward), whole),
         (EntryId::Decode, model.decode, alone),
         (EntryId::Encode, model.translation.map(|t| &t.encode), alone),
         (EntryId::Extend, model.translation.map(|t| &t.extend), whole),
+        (EntryId::Extend, several, together),
         (EntryId::Loss, model.loss, trained),
         (EntryId::Grad, model.grad, trained),
     ]
@@ -98,8 +109,10 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     let mut maker = Maker::new(&table, &constants, options, policy(model, options));
     let mut entries = BTreeMap::new();
     for (name, graph, maxima) in graphs {
-        let made = maker.graph_entries(name, graph, maxima)?;
-        entries.extend(made);
+        entries.insert(name, maker.graph_entry(name, graph, maxima)?);
+    }
+    if let Some(prepare) = maker.prepare() {
+        entries.insert(EntryId::Prepare, prepare);
     }
     if let (Some(train), Some(_)) = (&model.train, model.grad) {
         let from = match train.accumulate {
@@ -185,8 +198,8 @@ pub fn gradient(
         ..policy(model, options)
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
-    let mut made = maker.graph_entries(EntryId::Grad, graph, trained(model))?;
-    Ok(made.pop().map(|(_, entry)| (entry, maker.graphs)))
+    let entry = maker.graph_entry(EntryId::Grad, graph, trained(model))?;
+    Ok(Some((entry, maker.graphs)))
 }
 
 /// What loss and gradient are planned for.

@@ -320,12 +320,16 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::AttendCached(spec), _) => {
+                // Behind results, positions and sinks.
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;
                 let dims = match (spec.room, spec.causal) {
                     (None, _) => vec![Size::SEQ, Size::PAST],
-                    (Some(_), true) => vec![Size::SEQ, Size::PAST, Size::BATCH],
+                    // A query of each, at a position of its own.
+                    (Some(room), true) => {
+                        vec![Size::ONE, Size::PAST, Size::BATCH, Size::fixed(room)]
+                    }
                     // All queries are those of the one sequence that keys are of.
                     (Some(_), false) => vec![Size::TOKENS, Size::PAST, Size::ONE],
                 };
@@ -387,8 +391,13 @@ impl Lowering<'_> {
             }
             (Kind::Delay(spec), _) => {
                 let dtype = self.real;
+                let dims = match spec.places {
+                    // A token of each, at a place of its own.
+                    true => [sizes(&[0]), vec![Size::ONE]].concat(),
+                    false => sizes(&[0, 1]),
+                };
                 let spec = KernelSpec::Delay(Delay { dtype, ..spec });
-                self.recurrence(spec, sizes(&[0, 1]), n, results)
+                self.recurrence(spec, dims, n, results)
             }
             (Kind::TopTokens(share), _) => {
                 let dtype = self.real;

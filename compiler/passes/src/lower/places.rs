@@ -9,7 +9,7 @@ use crate::launch_list::Placement;
 use odec_graph::Value;
 use odec_graph::op::Kind;
 use odec_graph::ops::OpKind;
-use odec_program::kernel::KernelSpec;
+use odec_program::kernel::{Keep, KernelSpec};
 use odec_program::{Dim, Operand, Size};
 
 impl Lowering<'_> {
@@ -78,28 +78,23 @@ impl Lowering<'_> {
         })
     }
 
-    /// Puts a row of each sequence behind its earlier ones.
+    /// Puts a row of each sequence at its place among those that are kept.
     pub(super) fn append_each(&mut self, n: u32) -> Result<(), LowerError> {
-        let (cache, x) = (
-            self.graph.node(n).operands[0],
-            self.canonical(self.graph.node(n).operands[1]),
-        );
-        let (rows, ty) = (self.graph.ty(cache), self.graph.ty(x));
-        let Some(Dim::Fixed(positions)) = rows.shape.get(1) else {
+        let operands = &self.graph.node(n).operands;
+        let (cache, x, places) = (operands[0], self.canonical(operands[1]), operands[2]);
+        let (kept, ty) = (self.graph.ty(cache), self.graph.ty(x));
+        let Some(Dim::Fixed(room)) = kept.shape.get(1).copied() else {
             unreachable!("a cache has a number of rows")
         };
-        let home = self.appended(n)?;
-        let from = self.buffer(x)?;
-        let to = self.code.buffer(
-            "append",
-            dtype(ty, self.real),
-            ty.size(),
-            Placement::Fixed(home),
-        );
-        let (mut spec, _) = body::copy(ty, self.real);
-        spec.stores[0].access.stride = positions * ty.cols();
-        let dims = vec![Size::BATCH, Size::ONE];
-        self.launch(KernelSpec::Rows(spec), vec![from, to], dims, vec![], n);
+        let spec = Keep {
+            dtype: self.real,
+            elements: dtype(ty, self.real),
+            cols: ty.cols(),
+            room,
+        };
+        let args = self.buffers(&[places, x, cache])?;
+        let dims = vec![Size::BATCH, Size::fixed(room)];
+        self.launch(KernelSpec::Keep(spec), args, dims, vec![], n);
         Ok(())
     }
 

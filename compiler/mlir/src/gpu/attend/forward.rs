@@ -8,6 +8,7 @@ use super::scores::{ahead, exact_exp, shaped, slope};
 use super::{MINE, PITCH, Seen, Side, Work, number, spread, window};
 use crate::body::apply;
 use crate::emit::{Emitter, Val};
+use crate::gpu::rows::index;
 use odec_program::expr::UnaryOp;
 use odec_program::gpu::attend::{COLS, ROWS};
 use odec_program::kernel::Attend;
@@ -15,6 +16,8 @@ use odec_program::kernel::Attend;
 /// q, k and v.
 const INPUTS: u64 = 3;
 const LSE: u64 = 4;
+/// In the place of it, in the cached kernel of several sequences.
+const PLACES: u64 = 4;
 
 /// Dims `[batch, seq]`; operands q, k, v, o, lse, and sinks if there are.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
@@ -24,7 +27,8 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
     Ok(())
 }
 
-/// Dims `[seq, past]`, and how many sequences where each has room of its own; operands q, k, v, o, and sinks if there are.
+/// Dims `[seq, past]`, and how many sequences where each has room of its own; operands q, k, v, o, the positions of queries where each sequence has
+/// its own, and sinks if there are.
 pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (seq, past) = (e.dim(0), e.dim(1));
     let rows = match kernel.room {
@@ -46,6 +50,14 @@ fn attend(
 ) {
     let tile = e.block();
     let work = Work::new(e, kernel, INPUTS, Side::Queries, (tile, seq));
+    let own = kernel.own_positions().is_some();
+    let past = match own {
+        true => {
+            let places = e.operand(PLACES);
+            index(e, places, work.batch)
+        }
+        false => past,
+    };
     let total = match kernel.causal {
         true => e.add(past, seq),
         false => rows,
@@ -89,7 +101,7 @@ fn attend(
     let block = e.int(COLS as i64);
     let mut start = match kernel.scores.sinks {
         true => {
-            let sinks = e.operand(statistic.map_or(4, |n| n + 1));
+            let sinks = e.operand(statistic.map_or(PLACES + u64::from(own), |n| n + 1));
             let p = e.at(sinks, work.head, e.elem);
             vec![e.load(p, e.scalar()), e.float(1.0, e.scalar())]
         }

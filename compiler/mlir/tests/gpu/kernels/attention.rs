@@ -228,6 +228,45 @@ fn attention_to_kept_keys() {
     check(&cases);
 }
 
+#[test]
+fn attention_to_kept_keys_of_several_sequences() {
+    let mut cases = vec![];
+    let mut specs = vec![attend(2, 8, true), attend(2, 10, false)];
+    specs.extend(others().into_iter().filter(|spec| spec.causal));
+    for spec in specs {
+        let (sequences, kept) = (3, 70);
+        let spec = Attend {
+            room: Some(kept),
+            ..spec
+        };
+        let seq = if spec.causal { 1 } else { 40 };
+        let (width, results) = (spec.heads * spec.head, spec.heads * spec.value_head());
+        let keys = |width: u64, seed| {
+            let columns = width / spec.heads * spec.kv_heads;
+            floats(sequences * kept * columns, seed)
+        };
+        let mut operands = vec![
+            floats(sequences * seq * width, 1),
+            keys(width, 2),
+            keys(results, 3),
+            room(sequences * seq * results),
+        ];
+        let mut dims = vec![seq, 69, sequences];
+        if spec.causal {
+            operands.push(vec![69, 3, 64]);
+            dims.push(kept);
+        }
+        cases.push(Case {
+            operands: [operands, sinks(&spec)].concat(),
+            spec: KernelSpec::AttendCached(spec),
+            aliases: vec![],
+            dims,
+            coeffs: vec![],
+        });
+    }
+    check(&cases);
+}
+
 /// What a query must not see may be anything.
 #[test]
 fn hidden_keys_are_not_touched() {
