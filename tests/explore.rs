@@ -253,7 +253,56 @@ fn bad_blocks_are_refused_at_their_place() {
         ("seed 3", &["no entry `seed`", "`seed in [ … ]`"]),
         (
             "seed in 0..2; budget 2",
-            &["no entry `budget`", "--time-limit"],
+            &[
+                "a budget is a time above 0",
+                "`budget 2 h`, `90 min` or `30 s`",
+            ],
+        ),
+        ("seed in 0..2; budget 0 h", &["a budget is a time above 0"]),
+        (
+            "seed in 0..2; budget 1 h; budget 2 h",
+            &["`budget` is given twice"],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 3)",
+            &["`halving` needs `rungs`", "halving(factor: 3, rungs: 3)"],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 1, rungs: 3)",
+            &["1 is out of range", "a whole number from 2 to 100"],
+        ),
+        (
+            "scheme in [lie(att, ffn), heun(layer)]; search halving(factor: 2, rungs: 3)",
+            &[
+                "no model would be trained to its end",
+                "2, 1, 0 models finish the rungs",
+                "3 rungs by 2 take 4 models at least",
+            ],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 2, rungs: 2, eta: 3)",
+            &["`halving` has no such argument", "`factor` and `rungs`"],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 2, rungs: 2), halving(factor: 2, rungs: 2)",
+            &["`halving` is given twice"],
+        ),
+        // 30 steps, halved five times and more.
+        (
+            "scheme in [lie(att, ffn), heun(layer)]; match flops by train.steps within 5%; search halving(factor: 2, rungs: 8)",
+            &[
+                "`lie(att, ffn)` has no steps between two rungs",
+                "rung 1 would end at step 1, rung 2 at step 1",
+                "train for more steps",
+            ],
+        ),
+        // The whole of the second costs less than half of the first.
+        (
+            "model.width in [64, 16]; search halving(factor: 2, rungs: 2)",
+            &[
+                "`width 16` has no steps between two rungs",
+                "`match flops by train.steps` makes whole trainings so",
+            ],
         ),
         (
             "seed in 0..2; match flops",
@@ -511,9 +560,33 @@ fn below(state: &mut u64, n: u64) -> u64 {
 #[test]
 fn killed_explorations_go_on_bit_for_bit() {
     let place = place(SMALL);
-    place.good(&["explore", "e.ode", "--out", "whole"]);
+    killed(&place, &[]);
+    for (hash, _) in trials(&place, "whole") {
+        let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
+        assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");
+    }
+}
+
+/// The same where models stop at rungs, and the order in which they get there decides: one at a time.
+#[test]
+fn killed_halvings_promote_the_same_models() {
+    let place = place(HALVED);
+    killed(&place, &["--jobs", "1"]);
+    assert_eq!(
+        place.read("whole/promotions.json"),
+        place.read("killed/promotions.json")
+    );
+    for (hash, _) in trials(&place, "whole") {
+        let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
+        assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");
+    }
+}
+
+/// Explores into `whole`, and into `killed` with kills at random times; both must say the same.
+fn killed(place: &Place, options: &[&str]) {
+    place.good(&[&["explore", "e.ode", "--out", "whole"], options].concat());
     let explore = |out: &str| {
-        let every = ["--checkpoint-every", "0", "--json"];
+        let every = [&["--checkpoint-every", "0", "--json"], options].concat();
         let args = [&["explore", "e.ode", "--out", out], &every[..]].concat();
         let mut command = place.command(&args);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -546,13 +619,152 @@ fn killed_explorations_go_on_bit_for_bit() {
             code => panic!("{code:?} after {kills} kills: {}", text(&out.stderr)),
         }
     }
-    for (hash, _) in trials(&place, "whole") {
-        let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
-        assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");
-    }
     assert_eq!(
         place.read("whole/ranking.json"),
         place.read("killed/ranking.json")
+    );
+}
+
+/// Four rates, of which the smallest learns nothing; the best of each two goes on, twice: rungs end at steps 7 or 8, 15 and 30.
+const HALVED: &str =
+    "train.optimizer.lr in [1e-6, 1e-2, 1e-5, 3e-3]\n search halving(factor: 2, rungs: 3)";
+
+/// The outcome of a trial at the end of a rung, if it got there.
+fn at_rung(place: &Place, hash: &str, step: u64) -> Option<Value> {
+    let path = place.path().join(format!("x/rungs/{hash}-{step}.json"));
+    Some(json(&std::fs::read_to_string(path).ok()?))
+}
+
+#[test]
+fn the_best_models_of_a_rung_go_on_and_others_can() {
+    let place = place(HALVED);
+    let plan = json(&place.good(&["explore", "e.ode", "--plan", "--json"]));
+    assert_eq!(
+        (&plan["halving"]["factor"], &plan["halving"]["rungs"]),
+        (&2.into(), &3.into())
+    );
+    assert_eq!(plan["models"][3]["rungs"], serde_json::json!([8, 15, 30]));
+    let said = place.good(&["explore", "e.ode", "--out", "x", "--jobs", "1"]);
+    for part in ["3 of 3", "1 of 3", "not promoted stop there"] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    let all = trials(&place, "x");
+    let whole = |hash: &str| place.path().join(format!("x/results/{hash}.json")).exists();
+    // One after the other: 1e-2 is better than 1e-6, then 3e-3 is among the best two.
+    let steps: Vec<[bool; 3]> = all
+        .iter()
+        .map(|(hash, _)| {
+            let rung = |step| at_rung(&place, hash, step).is_some();
+            [rung(8), rung(15), whole(hash)]
+        })
+        .collect();
+    assert_eq!(steps[0], [true, false, false]);
+    assert_eq!(steps[2], [true, false, false]);
+    assert!(steps[1][1] && steps[3][1], "{steps:?}");
+    assert_eq!(steps.iter().filter(|s| s[2]).count(), 1, "{steps:?}");
+    let promotions = json(&place.read("x/promotions.json"));
+    let promotions = promotions["promotions"].as_array().expect("a list");
+    let to: Vec<u64> = promotions
+        .iter()
+        .map(|p| p["to"].as_u64().unwrap())
+        .collect();
+    assert_eq!(to, [15, 15, 30]);
+    assert_eq!(promotions[0]["label"], "lr 1e-2");
+    // Models are ranked among those that got as far.
+    let ranking = json(&place.read("x/ranking.json"));
+    let rows = ranking["rows"].as_array().expect("rows");
+    let of = |key: &str| -> Vec<u64> { rows.iter().map(|r| r[key].as_u64().unwrap()).collect() };
+    assert_eq!(of("rung"), [3, 2, 1, 1]);
+    assert_eq!(of("steps"), [30, 15, 8, 8]);
+    let (_, last) = (&all[0], &rows[3]);
+    assert_eq!(rows[0]["not_compared"], "the first model stopped earlier");
+    assert_eq!(last["diverged"], 0);
+    let picture = place.read("x/ranking.svg");
+    assert!(picture.contains("lr 1e-5, rung 1 of 3"), "{picture}");
+    // A result at a rung is what `odec eval` says of the run, which can go on, to the bits of one that never stopped.
+    let (hash, trial) = &all[2];
+    let run = format!("x/trials/{hash}");
+    let outcome = at_rung(&place, hash, 8).expect("a result");
+    let eval = json(&place.good(&["eval", &run, "--json"]));
+    assert_eq!(
+        (
+            &outcome["held_out_loss"],
+            &outcome["state"],
+            &outcome["steps"]
+        ),
+        (&eval["loss"], &"stopped".into(), &8.into())
+    );
+    assert_eq!(setting(trial, "train.optimizer.lr"), Some("1e-5"));
+    place.good(&["train", "--resume", &run]);
+    place.good(&[
+        "train",
+        "e.ode",
+        "--out",
+        "own",
+        "--set",
+        "train.optimizer.lr=1e-5",
+    ]);
+    assert!(place.tensors(&run) == place.tensors("own"));
+    // Without halving all are trained to their end, and none anew.
+    place.write("e.ode", &file(HALVED.split('\n').next().unwrap()));
+    place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(all.iter().all(|(hash, _)| whole(hash)));
+    assert!(place.tensors(&run) == place.tensors("own"));
+}
+
+/// What is not alike has rungs of equal operations.
+#[test]
+fn rungs_are_equal_in_operations() {
+    let plan = plan("scheme in [lie(att, ffn), heun(layer)]; search halving(factor: 2, rungs: 2)");
+    let of = |n: usize, key: &str| plan["models"][n][key].clone();
+    let ends = |n: usize| serde_json::from_value::<Vec<u64>>(of(n, "rungs")).expect("steps");
+    let per_step = |n: usize| of(n, "training_flops").as_f64().unwrap() / 30.0;
+    assert_eq!((ends(0), ends(1)[1]), (vec![15, 30], 30));
+    let (first, second) = (15.0 * per_step(0), ends(1)[0] as f64 * per_step(1));
+    assert!(per_step(1) > 1.2 * per_step(0), "it costs more");
+    assert!(
+        (second - first).abs() <= 0.5 * per_step(1),
+        "{first} {second}"
+    );
+}
+
+#[test]
+fn nothing_new_is_trained_without_budget() {
+    let block =
+        |time: &str| format!("train.optimizer.lr in [1e-2, 1e-3]; seed in 0..2; budget {time}");
+    let place = place(&block("1e-9 s"));
+    let plan = place.good(&["explore", "e.ode", "--plan"]);
+    assert!(plan.contains("nothing new is trained after"), "{plan}");
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    for part in [
+        "4 trials of 4 without a result yet: `lr 1e-2` seeds 0, 1; `lr 1e-3` seeds 0, 1.",
+        "are used up, so nothing new was trained",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    assert!(
+        trials(&place, "x")
+            .iter()
+            .all(|(hash, _)| { !place.path().join(format!("x/trials/{hash}")).exists() })
+    );
+    let said = json(&place.good(&["explore", "e.ode", "--out", "x", "--json"]));
+    let hashes: Vec<String> = trials(&place, "x").into_iter().map(|t| t.0).collect();
+    assert_eq!(said["missing"], serde_json::json!(hashes));
+    place.write("e.ode", &file(&block("1 h")));
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(
+        !said.contains("used up") && !said.contains("without a result"),
+        "{said}"
+    );
+    // Time is that of all sittings.
+    let spent = json(&place.read("x/time.json"));
+    assert!(spent["seconds"].as_f64().expect("a number") > 0.0);
+    let more = block("1e-9 s").replace("1e-3]", "1e-3, 1e-4]");
+    place.write("e.ode", &file(&more));
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(
+        said.contains("2 trials of 6 without a result yet: `lr 1e-4` seeds 0, 1."),
+        "{said}"
     );
 }
 

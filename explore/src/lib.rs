@@ -6,9 +6,12 @@
 //! space      the block: names, values, points
 //! examine    one point: its costs, its proved order, its stability
 //! matching   what all trials have alike, solved from exact costs
+//! ladder     who is trained next and how far: successive halving
 //! plan       all trials before anything runs, as a table and as JSON
 //! identity   what a trial is known by
 //! folder     where runs and results are kept
+//! trial      trains one of them to the end of a rung, and evaluates it there
+//! work       what is known while trials run, and what is written down
 //! run        trains what is not there yet, several trials at once
 //! student    Student's t distribution, Holm's correction
 //! rank       intervals, paired differences, which of them hold
@@ -30,6 +33,7 @@
 pub mod examine;
 pub mod folder;
 pub mod identity;
+pub mod ladder;
 pub mod matching;
 pub mod picture;
 pub mod plan;
@@ -37,3 +41,5 @@ pub mod rank;
 pub mod run;
 pub mod space;
 pub mod student;
+pub mod trial;
+pub mod work;

@@ -5,8 +5,9 @@
 
 use crate::examine::{Examined, Proved, applied, examine, parameters, tried};
 use crate::identity;
+use crate::ladder;
 use crate::matching;
-use crate::space::{Matched, Quantity, Rank, SEED, STEPS, Space, Value};
+use crate::space::{Halving, Matched, Quantity, Rank, SEED, STEPS, Space, Value};
 use odec_compiler::codes;
 use odec_compiler::text::number;
 use odec_compiler::text::page::{Page, Screen};
@@ -31,6 +32,9 @@ pub struct Plan {
     pub trials: Vec<Trial>,
     pub matches: Vec<Matched>,
     pub rank: Rank,
+    pub halving: Option<Halving>,
+    /// Seconds after which nothing new is trained.
+    pub budget: Option<f64>,
 }
 
 /// What is the same in trials that differ in their seed alone.
@@ -44,6 +48,8 @@ pub struct Candidate {
     pub solved: Vec<(String, u64)>,
     pub seeds: Vec<u64>,
     pub steps: u64,
+    /// The steps at which its rungs end; the last one is the end of training.
+    pub rungs: Vec<u64>,
     pub examined: Examined,
     /// Relative differences to the first model in what is matched, in the order of the matches.
     pub off: Vec<f64>,
@@ -141,6 +147,8 @@ pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
         trials: Vec::new(),
         matches: space.matches.clone(),
         rank: space.rank,
+        halving: space.halving,
+        budget: space.budget,
     };
     for (settings, seeds) in models {
         let label = label(&settings, &many);
@@ -171,8 +179,10 @@ pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
                 settings,
             });
         }
+        one.rungs = rungs(base, space, &one, plan.models.first().unwrap_or(&one))?;
         plan.models.push(one);
     }
+    enough(base, &plan)?;
     if let Some(first) = plan.models.first() {
         plan.model = first.examined.model.clone();
         let classes = first.examined.train.loss == Loss::Class;
@@ -185,6 +195,64 @@ pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
         }
     }
     Ok(plan)
+}
+
+/// Whether a model is left at the last rung.
+fn enough(base: &Parsed, plan: &Plan) -> Done {
+    let Some(h) = plan.halving else {
+        return Ok(());
+    };
+    let mut left = vec![plan.models.len() as u64];
+    for _ in 1..h.rungs {
+        left.push(left[left.len() - 1] / h.factor);
+    }
+    if left[left.len() - 1] > 0 {
+        return Ok(());
+    }
+    let message = "no model would be trained to its end";
+    let shown: Vec<String> = left.iter().map(u64::to_string).collect();
+    let d = Diagnostic::error(codes::OUT_OF_RANGE, h.span, message)
+        .label(format!("{} models finish the rungs", shown.join(", ")));
+    let most = u32::try_from(h.rungs - 1).unwrap_or(u32::MAX);
+    refused(
+        d.help(format!(
+            "{} rungs by {} take {} models at least: say fewer rungs, or try more models",
+            h.rungs,
+            h.factor,
+            number::thousands(h.factor.saturating_pow(most))
+        )),
+        base,
+    )
+}
+
+/// The steps at which a model's rungs end: equal shares of training where trials are matched by their steps, else of the first model's operations.
+fn rungs(base: &Parsed, space: &Space, one: &Candidate, first: &Candidate) -> Done<Vec<u64>> {
+    let Some(h) = space.halving else {
+        return Ok(vec![one.steps]);
+    };
+    let matched = space.matches.iter().any(|m| m.by.path == STEPS);
+    let aim = (!matched).then(|| first.flops());
+    let of_step = one.examined.flops_per_step;
+    let ends = ladder::ends(one.steps, h.factor, h.rungs, aim, of_step);
+    let Some(two) = ends.windows(2).position(|pair| pair[0] >= pair[1]) else {
+        return Ok(ends);
+    };
+    let message = format!("`{}` has no steps between two rungs", one.label);
+    let d = Diagnostic::error(codes::OUT_OF_RANGE, h.span, message).label(format!(
+        "rung {} would end at step {}, rung {} at step {}",
+        two + 1,
+        ends[two],
+        two + 2,
+        ends[two + 1]
+    ));
+    let d = match matched {
+        true => d.help("train for more steps, or say fewer rungs or a smaller factor"),
+        false => d.help(
+            "rungs are equal in operations: `match flops by train.steps` makes whole trainings so; or train for more steps, or say fewer rungs",
+        ),
+    };
+    let tried = one.settings.first().map(|(_, v)| v.span);
+    refused(tried.map_or(d.clone(), |at| d.also(at, "tried here")), base)
 }
 
 /// The seed of a trial, which must be one that a train block takes.
@@ -232,6 +300,7 @@ fn candidate(
     let mut one = Candidate {
         label,
         steps: examined.train.steps,
+        rungs: Vec::new(),
         settings,
         solved,
         seeds: Vec::new(),
@@ -403,6 +472,25 @@ impl Plan {
         if self.matches.is_empty() {
             page.paragraph("Nothing: trials differ in cost as well. `match flops by train.steps` makes their training equal.");
         }
+        if self.halving.is_some() || self.budget.is_some() {
+            page.section("how it is searched");
+        }
+        if let Some(h) = self.halving {
+            let ends: Vec<String> = self.models.first().map_or(Vec::new(), |m| {
+                m.rungs.iter().map(|n| number::thousands(*n)).collect()
+            });
+            let said = format!(
+                "the best 1/{} of the models goes on at each of {} rungs; those of the first model end at steps {}",
+                h.factor,
+                h.rungs,
+                ends.join(", ")
+            );
+            page.fact("halving", &said);
+        }
+        if let Some(budget) = self.budget {
+            let said = format!("nothing new is trained after {}", duration(budget));
+            page.fact("budget", &said);
+        }
         page.section("trials");
         page.table(&self.table());
         page.section("together");
@@ -411,7 +499,15 @@ impl Plan {
             .iter()
             .map(|m| m.flops() * m.seeds.len() as u128)
             .sum();
-        page.fact("training FLOPs", &number::flops(all as f64));
+        let most = if self.halving.is_some() {
+            "at most "
+        } else {
+            ""
+        };
+        page.fact(
+            "training FLOPs",
+            &format!("{most}{}", number::flops(all as f64)),
+        );
         let largest = self.models.iter().map(|m| m.examined.memory).max();
         page.fact(
             "memory",
@@ -521,7 +617,7 @@ impl Plan {
             let matched = self.matches.iter().zip(&m.off);
             let matched = matched.map(|(m, off)| json!({ "what": m.what.word(), "by": m.by.path, "off": off }));
             json!({
-                "label": m.label, "settings": settings(&m.settings), "seeds": m.seeds, "steps": m.steps,
+                "label": m.label, "settings": settings(&m.settings), "seeds": m.seeds, "steps": m.steps, "rungs": m.rungs,
                 "training_flops": m.flops() as f64, "flops_at_most": e.at_most,
                 "flops_off": aim.map(|a| matching::off(m.flops(), a.flops())),
                 "parameters": e.parameters, "memory_bytes": e.memory, "matched": matched.collect::<Vec<_>>(),
@@ -533,6 +629,7 @@ impl Plan {
         });
         json!({
             "format": 1, "file": self.file, "model": self.model, "names": self.names, "rank": self.rank.word(),
+            "halving": self.halving.map(|h| json!({ "factor": h.factor, "rungs": h.rungs })), "budget_seconds": self.budget,
             "baseline": 0, "models": models.collect::<Vec<_>>(), "trials": trials.collect::<Vec<_>>(),
         })
     }

@@ -1,54 +1,37 @@
 //! Runs what is planned and not there yet, several trials at once.
 //!
-//! Takes a plan and its folder; leaves a run and a result of each trial. A trial is trained in this process as `odec train` would, with a checkpoint
-//! now and then, so that an exploration that is killed goes on where its trials were. Numbers that stop being finite are a result; everything else that
-//! goes wrong ends the exploration after the trials under way are saved. As many trials run at once as there are cores and memory for.
+//! Takes a plan and its folder; leaves a run and results of each trial. A trial is trained in this process as `odec train` would, with a checkpoint
+//! now and then, so that an exploration that is killed goes on where its trials were. What goes wrong beside numbers
+//! ends the exploration after the trials under way are saved. As many trials run at once as there are cores and memory for.
 
-use crate::folder::{Folder, Outcome, State};
-use crate::plan::{Candidate, Plan, duration};
+use crate::folder::Folder;
+use crate::ladder::Next;
+use crate::plan::{Candidate, Plan};
+use crate::trial::carry_out;
+use crate::work::{Options, Work, locked};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use odec_compiler::codes;
 use odec_compiler::text::number;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
-use odec_driver::source::{Parsed, read, report};
+use odec_driver::source::{Parsed, report};
 use odec_driver::terminal::count;
 use odec_grammar::Diagnostic;
-use odec_runtime::system::owned::{CHECKPOINT, METRICS};
-use odec_runtime::train::lock;
-use odec_runtime::{
-    DeviceChoice, End, Run, Settings, Show, Shown, TrainError, Weights, dataset_of, errln,
-    evaluate, open_run_with,
-};
+use odec_runtime::system::owned::METRICS;
+use odec_runtime::{DeviceChoice, Run, Settings, Show, TrainError, errln};
 use serde_json::Value as Json;
-use std::collections::VecDeque;
 use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// How trials are run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// At once; as many as there are cores and memory for where nothing is said.
-    pub jobs: Option<usize>,
-    /// Bytes that trials may take together; what is free where nothing is said.
-    pub memory: Option<u64>,
-    /// Seconds after which all trials are saved and the exploration ends.
-    pub time_limit: Option<f64>,
-    pub checkpoint_seconds: f64,
-    pub device: DeviceChoice,
-    /// Set from elsewhere (a signal) to end after the steps under way, with checkpoints.
-    pub stop: Arc<AtomicBool>,
-    pub show: Show,
-}
 
 /// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Complete,
     TimeLimit,
+    /// Nothing new was begun: the budget of the file is used up.
+    Budget,
     Asked,
 }
 
@@ -109,32 +92,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What all threads know.
-struct Shared<'p> {
-    plan: &'p Plan,
-    folder: &'p Folder,
-    path: &'p Path,
-    /// What the file held when it was planned.
-    text: &'p str,
-    /// Settings over the file that all trials have.
-    set: &'p [String],
-    o: &'p Options,
-    share: Share,
-    left: Mutex<VecDeque<usize>>,
-    /// By thread: the trial that it runs.
-    under_way: Vec<Mutex<Option<usize>>>,
-    halt: Arc<AtomicBool>,
-    ended: AtomicUsize,
-    refused: Mutex<Option<Failure>>,
-    /// Lines about trials that have ended.
-    said: Mutex<Vec<String>>,
-}
-
-fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs all trials that have no result; gives the results of all.
+/// Runs all trials that have no result yet.
 ///
 /// # Errors
 /// When a trial cannot be run, for another reason than its numbers.
@@ -146,211 +104,84 @@ pub fn run(
     set: &[String],
     o: &Options,
 ) -> Done<Ended> {
-    let mut left = VecDeque::new();
-    for n in 0..plan.trials.len() {
-        if outcome(plan, folder, n)?.is_none() {
-            left.push_back(n);
-        }
-    }
-    if left.is_empty() {
+    let work = Work::new(plan, folder, base, path, set, o)?;
+    if work.is_complete() {
         return Ok(Ended::Complete);
     }
-    let share = share(cores(), left.len(), fit(plan, base, o)?, o.jobs);
-    let known = plan.trials.len() - left.len();
+    // Where all that are left wait for a promotion, that is still one trial.
+    let left = work.left().max(1);
+    let share = share(cores(), left, fit(plan, base, o)?, o.jobs);
     if o.show == Show::Auto {
         let text = format!(
-            "{} ({known} of {} known), {} at once, {} each",
-            count(left.len(), "trial"),
+            "{} ({} of {} known), {} at once, {} each",
+            count(left, "trial"),
+            plan.trials.len() - left,
             plan.trials.len(),
             share.jobs,
             count(share.threads, "thread")
         );
         errln!("{text}");
     }
-    let shared = Shared {
-        plan,
-        folder,
-        path,
-        text: base.sources.text(base.main),
-        set,
-        o,
-        share,
-        left: Mutex::new(left),
-        under_way: (0..share.jobs).map(|_| Mutex::new(None)).collect(),
-        halt: Arc::default(),
-        ended: AtomicUsize::new(known),
-        refused: Mutex::new(None),
-        said: Mutex::new(Vec::new()),
-    };
-    let start = Instant::now();
-    let out_of_time = |start: Instant| {
-        o.time_limit
-            .is_some_and(|limit| start.elapsed().as_secs_f64() >= limit)
-    };
     std::thread::scope(|scope| {
+        let work = &work;
         let threads: Vec<_> = (0..share.jobs)
-            .map(|n| {
-                scope.spawn({
-                    let shared = &shared;
-                    move || shared.work(n)
-                })
-            })
+            .map(|n| scope.spawn(move || local(work, n, share.threads)))
             .collect();
-        let mut display = Display::new(&shared);
+        let mut display = Display::new(work, share.jobs);
         while threads.iter().any(|t| !t.is_finished()) {
             std::thread::sleep(Duration::from_millis(50));
-            if o.stop.load(Ordering::Relaxed) || out_of_time(start) {
-                shared.halt.store(true, Ordering::Relaxed);
-            }
-            display.show(&shared);
+            watch(work, &mut display);
         }
-        display.show(&shared);
-        display.finish();
+        display.finish(work);
     });
-    if let Some(failure) = locked(&shared.refused).take() {
+    ended(&work)
+}
+
+/// Looks whether it is time to stop, and shows where everything is.
+pub(crate) fn watch(work: &Work, display: &mut Display) {
+    let out_of_time = |limit| work.elapsed() >= limit;
+    if work.o.stop.load(Ordering::Relaxed) || work.o.time_limit.is_some_and(out_of_time) {
+        work.halt.store(true, Ordering::Relaxed);
+    }
+    if let Err(failure) = work.note_time(false) {
+        work.refuse(failure);
+    }
+    display.show(work);
+}
+
+/// Why everything has ended.
+pub(crate) fn ended(work: &Work) -> Done<Ended> {
+    if let Some(failure) = work.refused() {
         return Err(failure);
     }
-    match locked(&shared.left).is_empty()
-        && shared.ended.load(Ordering::Relaxed) == plan.trials.len()
-    {
-        true => Ok(Ended::Complete),
-        false if o.stop.load(Ordering::Relaxed) => Ok(Ended::Asked),
-        false => Ok(Ended::TimeLimit),
-    }
+    work.note_time(true)?;
+    Ok(match work.is_complete() {
+        true => Ended::Complete,
+        false if work.o.stop.load(Ordering::Relaxed) => Ended::Asked,
+        // Trials that were stopped are the time limit's, not the budget's.
+        false if work.halt.load(Ordering::Relaxed) => Ended::TimeLimit,
+        false => Ended::Budget,
+    })
 }
 
-/// What came out of a trial of a plan, if it has ended.
-///
-/// # Errors
-/// When its result cannot be read.
-pub fn outcome(plan: &Plan, folder: &Folder, trial: usize) -> Done<Option<Outcome>> {
-    folder.outcome(hash(plan, trial)?)
-}
-
-/// What a trial is known by.
-fn hash(plan: &Plan, trial: usize) -> Done<&str> {
-    let known = plan.trials[trial].hash.as_deref();
-    known.ok_or_else(|| Failure::internal("a trial is run without its data"))
-}
-
-impl Shared<'_> {
-    /// Runs one trial after the other.
-    fn work(&self, thread: usize) {
-        while !self.halt.load(Ordering::Relaxed) {
-            let Some(trial) = locked(&self.left).pop_front() else {
-                break;
-            };
-            *locked(&self.under_way[thread]) = Some(trial);
-            let done = self.trial(trial);
-            *locked(&self.under_way[thread]) = None;
-            match done {
-                Ok(true) => {
-                    self.ended.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(false) => locked(&self.left).push_back(trial),
-                Err(failure) => {
-                    self.halt.store(true, Ordering::Relaxed);
-                    locked(&self.refused).get_or_insert(failure);
-                }
+/// Carries out one task after the other in this process.
+fn local(work: &Work, worker: usize, threads: usize) {
+    while !work.halt.load(Ordering::Relaxed) {
+        let done = match work.next(worker) {
+            Ok(Next::Task(task)) => work
+                .request(task, threads)
+                .and_then(|r| carry_out(&r, work.o.device, &work.halt))
+                .and_then(|outcome| work.ended(worker, task, outcome)),
+            Ok(Next::Nothing) => return,
+            Ok(_) => {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
             }
-        }
-    }
-
-    fn name(&self, trial: usize) -> String {
-        let t = &self.plan.trials[trial];
-        format!("{}, seed {}", self.plan.models[t.model].label, t.seed)
-    }
-
-    /// Trains a trial to its end and keeps what came out; whether that was reached.
-    fn trial(&self, n: usize) -> Done<bool> {
-        let hash = hash(self.plan, n)?;
-        let run = self.folder.run(hash);
-        let settings = Settings {
-            device: self.o.device,
-            threads: Some(self.share.threads),
-            unsigned: artifact::unsigned(false),
-            checkpoint_seconds: self.o.checkpoint_seconds,
-            show: Show::Nothing,
-            stop: self.halt.clone(),
-            ..Settings::default()
+            Err(failure) => Err(failure),
         };
-        let outcome = match self.train(n, &run, &settings)? {
-            Ok(summary) if summary.end == End::Asked => return Ok(false),
-            Ok(summary) => {
-                let held_out = self.evaluated(&run)?;
-                Outcome {
-                    state: State::Complete,
-                    steps: summary.steps,
-                    seconds: summary.seconds,
-                    ..held_out
-                }
-            }
-            Err(TrainError::NonFinite {
-                what, step, place, ..
-            }) => Outcome {
-                state: State::Diverged,
-                steps: step,
-                seconds: 0.0,
-                held_out_loss: None,
-                of: None,
-                number: None,
-                accuracy: None,
-                why: Some(format!("the {what} is not finite at step {step}{place}")),
-            },
-            Err(e) => return Err(Failure::Input(format!("{}: {e}", self.name(n)))),
-        };
-        self.folder.keep(hash, &outcome)?;
-        let said = match (&outcome.held_out_loss, &outcome.why) {
-            (Some(loss), _) => format!("held-out loss {loss:.4}, {}", duration(outcome.seconds)),
-            (None, why) => why.clone().unwrap_or_default(),
-        };
-        let line = format!("{hash}  {}: {said}", self.name(n));
-        locked(&self.said).push(line);
-        Ok(true)
-    }
-
-    fn train(
-        &self,
-        n: usize,
-        out: &Path,
-        s: &Settings,
-    ) -> Done<Result<odec_runtime::Summary, TrainError>> {
-        if out.join(CHECKPOINT).exists() {
-            return Ok(Run::resume(out, s).and_then(|mut run| run.finish(s)));
+        if let Err(failure) = done {
+            work.refuse(failure);
         }
-        // What was planned is what is trained.
-        if read(self.path)? != self.text {
-            let path = self.path.shown();
-            return Err(Failure::Input(format!(
-                "{path} was changed while it was explored; start the exploration again"
-            )));
-        }
-        let mut set = self.set.to_vec();
-        set.extend(self.plan.trials[n].overrides());
-        let claim = |_: &str| lock::claim(out).map_err(Failure::input);
-        let (artifact, _guard) = artifact::trainable(self.path, &set, s.device, false, claim)?;
-        Ok(Run::start(&artifact, out, s).and_then(|mut run| run.finish(s)))
-    }
-
-    /// What `odec eval` says of a run.
-    fn evaluated(&self, run: &Path) -> Done<Outcome> {
-        let threads = Some(self.share.threads);
-        let trust = artifact::unsigned(false);
-        let x = open_run_with(run, self.o.device, threads, trust, Weights::default());
-        let mut x = x.map_err(Failure::input)?;
-        let data = dataset_of(run, &[], Show::Nothing).map_err(Failure::input)?;
-        let e = evaluate(&mut x, &*data, None, &mut |_| {}).map_err(Failure::input)?;
-        let finite = e.loss.is_finite();
-        Ok(Outcome {
-            state: State::Complete,
-            steps: 0,
-            seconds: 0.0,
-            held_out_loss: Some(e.loss).filter(|_| finite),
-            of: Some(e.of.unit().name().to_string()),
-            number: Some(e.of.number()),
-            accuracy: e.accuracy,
-            why: (!finite).then(|| "the held-out loss is not finite".to_string()),
-        })
     }
 }
 
@@ -371,23 +202,23 @@ fn position(run: &Path) -> Option<(u64, f64)> {
 }
 
 /// On a terminal a bar of all trials and a line for each that runs; elsewhere a line for each that has ended.
-struct Display {
+pub(crate) struct Display {
     bars: Option<(MultiProgress, ProgressBar, Vec<ProgressBar>)>,
     looked: Option<Instant>,
 }
 
 impl Display {
-    fn new(shared: &Shared) -> Display {
-        let wanted = shared.o.show == Show::Auto && std::io::stderr().is_terminal();
+    pub(crate) fn new(work: &Work, workers: usize) -> Display {
+        let wanted = work.o.show == Show::Auto && std::io::stderr().is_terminal();
         let bars = wanted.then(|| {
             let all = MultiProgress::new();
             let line = |template: &str| {
                 let style = ProgressStyle::with_template(template);
                 style.unwrap_or_else(|_| ProgressStyle::default_bar())
             };
-            let trials = all.add(ProgressBar::new(shared.plan.trials.len() as u64));
+            let trials = all.add(ProgressBar::new(work.plan.trials.len() as u64));
             trials.set_style(line("{pos}/{len} trials {wide_bar}"));
-            let each = (0..shared.share.jobs).map(|_| {
+            let each = (0..workers).map(|_| {
                 let bar = all.add(ProgressBar::new(1));
                 bar.set_style(line("  {wide_msg}"));
                 bar
@@ -398,10 +229,10 @@ impl Display {
         Display { bars, looked: None }
     }
 
-    fn show(&mut self, shared: &Shared) {
-        let said = std::mem::take(&mut *locked(&shared.said));
+    fn show(&mut self, work: &Work) {
+        let said = work.heard();
         let Some((all, trials, each)) = &self.bars else {
-            if shared.o.show == Show::Auto {
+            if work.o.show == Show::Auto {
                 said.iter().for_each(|line| errln!("{line}"));
             }
             return;
@@ -417,24 +248,26 @@ impl Display {
             return;
         }
         self.looked = Some(Instant::now());
-        trials.set_position(shared.ended.load(Ordering::Relaxed) as u64);
-        for (bar, trial) in each.iter().zip(&shared.under_way) {
-            let Some(n) = *locked(trial) else {
+        trials.set_position((work.plan.trials.len() - work.left()) as u64);
+        let under_way = locked(&work.under_way).clone();
+        for (worker, bar) in each.iter().enumerate() {
+            let Some(task) = under_way.get(&worker) else {
                 bar.set_message("");
                 continue;
             };
-            let t = &shared.plan.trials[n];
-            let run = t.hash.as_deref().map(|h| shared.folder.run(h));
-            let steps = shared.plan.models[t.model].steps;
+            let t = &work.plan.trials[task.trial];
+            let run = t.hash.as_deref().map(|h| work.folder.run(h));
+            let steps = work.plan.models[t.model].rungs[task.rung];
             let at = match run.and_then(|run| position(&run)) {
                 Some((step, loss)) => format!("step {step}/{steps}  loss {loss:.3}"),
                 None => "building".to_string(),
             };
-            bar.set_message(format!("{}  {at}", shared.name(n)));
+            bar.set_message(format!("{}  {at}", work.name(task.trial)));
         }
     }
 
-    fn finish(self) {
+    pub(crate) fn finish(mut self, work: &Work) {
+        self.show(work);
         if let Some((all, ..)) = self.bars {
             let _ = all.clear();
         }

@@ -8,10 +8,11 @@ use odec_driver::terminal;
 use odec_explore::folder::Folder;
 use odec_explore::identity;
 use odec_explore::picture;
-use odec_explore::plan::{Plan, plan};
+use odec_explore::plan::{Plan, duration, plan};
 use odec_explore::rank::rank;
-use odec_explore::run::{Ended, Options, fit, measure, outcome, run as run_trials};
+use odec_explore::run::{Ended, fit, measure, run as run_trials};
 use odec_explore::space;
+use odec_explore::work::{Options, outcomes};
 use odec_runtime::{Show, Shown, out, outln};
 use serde_json::json;
 use std::path::PathBuf;
@@ -83,6 +84,16 @@ pub fn run(args: &cli::Explore) -> Done {
             }
             Ok(())
         }
+        Ended::Budget => {
+            if !args.json {
+                outln!(
+                    "budget: {} are used up, so nothing new was trained; a larger `budget` goes on in {}",
+                    duration(plan.budget.unwrap_or_default()),
+                    folder.path().shown()
+                );
+            }
+            Ok(())
+        }
     }
 }
 
@@ -110,15 +121,17 @@ fn planned(base: &Parsed) -> Done<Plan> {
 
 /// Ranks what there is, writes it down, and prints it.
 fn ranked(args: &cli::Explore, plan: &Plan, folder: &Folder) -> Done {
-    let each = (0..plan.trials.len()).map(|n| outcome(plan, folder, n));
+    let each = (0..plan.trials.len()).map(|n| outcomes(plan, folder, n));
     let outcomes = each.collect::<Done<Vec<_>>>()?;
     let ranking = rank(plan, &outcomes);
     let json = ranking.json(plan);
     folder.keep_ranking(&json, &picture::svg(plan, &ranking))?;
+    let missing = ranking.missing.iter().map(|t| &plan.trials[*t].hash);
+    let missing: Vec<_> = missing.collect();
     match args.json {
         true => outln!(
             "{}",
-            json!({ "exploration": folder.path().display().to_string(), "ranking": json })
+            json!({ "exploration": folder.path().display().to_string(), "missing": missing, "ranking": json })
         ),
         false => {
             out!("{}", ranking.text(plan, terminal::screen()));
