@@ -4,26 +4,11 @@
 
 mod place;
 
+use place::explored::{SMALL, file, json, place, trials};
 use place::{Place, text};
 use serde_json::Value;
 use std::process::Stdio;
 use std::time::Instant;
-
-/// The tiny model with another scheme, and a block that explores.
-fn file(explore: &str) -> String {
-    let tiny = place::TINY.replace("iie(layer, r: 1)", "lie(att, ffn)");
-    format!("{tiny}\nexplore {{\n{explore}\n}}\n")
-}
-
-fn place(explore: &str) -> Place {
-    let place = Place::new();
-    place.write("e.ode", &file(explore));
-    place
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
-}
 
 fn plan(explore: &str) -> Value {
     json(&place(explore).good(&["explore", "e.ode", "--plan", "--json"]))
@@ -442,17 +427,6 @@ fn folders_and_memory_are_looked_at_before_anything_runs() {
         said.contains("corpus.txt") && !place.path().join("a").exists(),
         "{said}"
     );
-}
-
-const SMALL: &str =
-    "scheme in [lie(att, ffn), heun(layer)]\n seed in 0..2\n match flops by train.steps within 5%";
-
-/// The trials of an exploration: hash and label.
-fn trials(place: &Place, folder: &str) -> Vec<(String, Value)> {
-    let plan = json(&place.read(&format!("{folder}/exploration.json")));
-    let trials = plan["trials"].as_array().expect("trials").clone();
-    let hash = |t: &Value| t["hash"].as_str().expect("a hash").to_string();
-    trials.into_iter().map(|t| (hash(&t), t)).collect()
 }
 
 #[test]

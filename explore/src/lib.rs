@@ -12,6 +12,9 @@
 //! folder     where runs and results are kept
 //! trial      trains one of them to the end of a rung, and evaluates it there
 //! work       what is known while trials run, and what is written down
+//! share      how many trials run at once
+//! display    what is shown while they run
+//! ray        trials as tasks of a Ray cluster, by a driver in Python
 //! run        trains what is not there yet, several trials at once
 //! student    Student's t distribution, Holm's correction
 //! rank       intervals, paired differences, which of them hold
@@ -30,6 +33,7 @@
 // `odec_runtime::system::stdio` prints: what `println!` prints can end a run.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod display;
 pub mod examine;
 pub mod folder;
 pub mod identity;
@@ -38,7 +42,9 @@ pub mod matching;
 pub mod picture;
 pub mod plan;
 pub mod rank;
+pub mod ray;
 pub mod run;
+pub mod share;
 pub mod space;
 pub mod student;
 pub mod trial;

@@ -17,7 +17,8 @@ use odec_runtime::{
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// What is to be trained.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub struct Request {
     pub threads: usize,
     /// Between checkpoints.
     pub checkpoint_seconds: f64,
+    /// Seconds to wait for another process that still trains in the run's folder.
+    pub let_go: f64,
 }
 
 /// Trains a trial to the end of its rung, and evaluates it on all held-out data. `None`: `stop` was set before, and there is a checkpoint.
@@ -58,7 +61,19 @@ pub fn carry_out(
         stop: stop.clone(),
         ..Settings::default()
     };
-    match train(r, &settings)? {
+    let start = Instant::now();
+    let trained = loop {
+        let done = train(r, &settings)?;
+        let wait = start.elapsed().as_secs_f64() < r.let_go && !stop.load(Ordering::Relaxed);
+        match done {
+            // Begun by a process that is about to end; then it is continued.
+            Err(TrainError::Busy { .. } | TrainError::Occupied { .. }) if wait => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            done => break done,
+        }
+    };
+    match trained {
         Ok(summary) if summary.end == End::Asked => Ok(None),
         Ok(summary) => {
             let held_out = evaluated(&r.run, &settings)?;
@@ -101,7 +116,10 @@ fn train(r: &Request, s: &Settings) -> Done<Result<Summary, TrainError>> {
             "{path} was changed while it was explored; start the exploration again"
         )));
     }
-    let claim = |_: &str| lock::claim(out).map_err(Failure::input);
+    if let Err(e) = lock::claim(out) {
+        return Ok(Err(e));
+    }
+    let claim = |_: &str| Ok(());
     let (artifact, _guard) = artifact::trainable(&r.file, &r.set, s.device, false, claim)?;
     Ok(Run::start(&artifact, out, s).and_then(|mut run| run.finish(s)))
 }

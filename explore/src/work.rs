@@ -16,12 +16,48 @@ use odec_runtime::system::owned::CHECKPOINT;
 use odec_runtime::{DeviceChoice, Show};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Seconds after which the time that was spent is written down again.
 const NOTED: f64 = 5.0;
+
+/// Who runs trials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// This process.
+    #[default]
+    Local,
+    /// Tasks of a Ray cluster: at an address, else where Ray finds or starts one. A task whose worker is lost is run again, so many times.
+    Ray {
+        address: Option<String>,
+        retries: u32,
+    },
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Engine, String> {
+        let ray = |address| Engine::Ray {
+            address,
+            retries: RETRIES,
+        };
+        match s.split_once("://") {
+            _ if s == "local" => Ok(Engine::Local),
+            _ if s == "ray" => Ok(ray(None)),
+            Some(("ray", at)) if !at.is_empty() => Ok(ray(Some(s.to_string()))),
+            _ => Err(format!(
+                "`{s}` is no engine; engines are local, ray, and ray://HOST:10001 for a cluster elsewhere"
+            )),
+        }
+    }
+}
+
+/// How often a task whose worker was lost is run again, unless something else is said: as often as Ray does.
+pub const RETRIES: u32 = 3;
 
 /// How trials are run.
 #[derive(Clone, Debug)]
@@ -34,6 +70,7 @@ pub struct Options {
     pub time_limit: Option<f64>,
     pub checkpoint_seconds: f64,
     pub device: DeviceChoice,
+    pub engine: Engine,
     /// Set from elsewhere (a signal) to end after the steps under way, with checkpoints.
     pub stop: Arc<AtomicBool>,
     pub show: Show,
@@ -263,6 +300,7 @@ impl<'p> Work<'p> {
             pause: step_of(self.plan, task),
             threads,
             checkpoint_seconds: self.o.checkpoint_seconds,
+            let_go: 0.0,
         })
     }
 

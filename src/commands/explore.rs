@@ -10,9 +10,10 @@ use odec_explore::identity;
 use odec_explore::picture;
 use odec_explore::plan::{Plan, duration, plan};
 use odec_explore::rank::rank;
-use odec_explore::run::{Ended, fit, measure, run as run_trials};
+use odec_explore::run::{Ended, measure, run as run_trials};
+use odec_explore::share::fit;
 use odec_explore::space;
-use odec_explore::work::{Options, outcomes};
+use odec_explore::work::{Engine, Options, outcomes};
 use odec_runtime::{Show, Shown, out, outln};
 use serde_json::json;
 use std::path::PathBuf;
@@ -30,6 +31,13 @@ pub fn run(args: &cli::Explore) -> Done {
         time_limit: args.time_limit,
         checkpoint_seconds: args.checkpoint_every,
         device: args.device,
+        engine: match &args.engine {
+            Engine::Ray { address, .. } => Engine::Ray {
+                address: address.clone(),
+                retries: args.max_retries,
+            },
+            Engine::Local => Engine::Local,
+        },
         stop: signals.stop(),
         show: if args.json {
             Show::Warnings
@@ -60,7 +68,9 @@ pub fn run(args: &cli::Explore) -> Done {
     for model in &plan.models {
         identity::data(&model.examined.train)?;
     }
-    fit(&plan, &base, &options)?;
+    if options.engine == Engine::Local {
+        fit(&plan, &base, &options)?;
+    }
     let out = args.out.clone();
     let out = out.unwrap_or_else(|| PathBuf::from("explorations").join(&plan.model));
     let folder = Folder::open(&out, &plan)?;
