@@ -305,6 +305,32 @@ fn bad_blocks_are_refused_at_their_place() {
             &["the number of steps does not change parameters"],
         ),
         (
+            "seed in 0..2; match time by model.width",
+            &[
+                "time is the same by the number of steps alone",
+                "`match time by train.steps`",
+            ],
+        ),
+        (
+            "seed in 0..2; match time by train.steps; match flops by train.steps",
+            &["one size of the model can be solved for"],
+        ),
+        (
+            "scheme in [lie(att, ffn), rk4(layer)]; match time by train.steps within 0.0000001%",
+            &[
+                "predicted time cannot be the same for `rk4(layer)`",
+                "the nearest is `train.steps ",
+                " ms of the whole: train for more steps",
+            ],
+        ),
+        (
+            "train.optimizer.lr in [1e-2, 1e30]; match time by train.steps",
+            &[
+                "the time of a step of `lr 1e30` cannot be measured",
+                "stop being finite in the first steps",
+            ],
+        ),
+        (
             "train.steps in [3, 4]; match flops by train.steps",
             &["`train.steps` is solved for"],
         ),
@@ -528,6 +554,59 @@ fn below(state: &mut u64, n: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     (z ^ (z >> 31)) % n
+}
+
+/// Steps follow from what was measured, which is kept: the same command makes the same trials, and measures those alone that are new.
+#[test]
+fn times_are_made_alike_by_what_was_measured_once() {
+    let place = Place::new();
+    let write = |schemes: &str| {
+        let text = file(&format!(
+            "scheme in [{schemes}]\n match time by train.steps within 10%"
+        ));
+        place.write("e.ode", &text.replace("steps 30;", "steps 300;"));
+    };
+    write("lie(att, ffn), heun(layer)");
+    let said = place.good(&["explore", "e.ode", "--plan"]);
+    for part in ["predicted time", "a step", "measured here"] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    place.good(&["explore", "e.ode", "--out", "x"]);
+    let first = place.read("x/exploration.json");
+    let times = json(&place.read("x/step_times.json"));
+    let plan = json(&first);
+    let models = plan["models"].as_array().expect("models");
+    let number = |m: &Value, key: &str| m[key].as_f64().expect(key);
+    assert_eq!(models[0]["steps"], 300, "as the file says");
+    for m in models {
+        let seconds = number(m, "seconds_per_step") * number(m, "steps");
+        assert!(
+            seconds > 0.0 && (number(m, "seconds") / seconds - 1.0).abs() < 1e-12,
+            "{m}"
+        );
+        let off = seconds / number(&models[0], "seconds") - 1.0;
+        let said = number(&m["matched"][0], "off");
+        assert!(off.abs() <= 0.1 && (off - said).abs() < 1e-4, "{off}: {m}");
+        let kept = times["seconds"].as_object().expect("times");
+        assert!(
+            kept.values().any(|s| s == &m["seconds_per_step"]),
+            "{times}"
+        );
+    }
+    // A machine is never twice as fast to the last digit: times are those of the first command.
+    let out = place.odec(&["explore", "e.ode", "--out", "x"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert_eq!(text(&out.stderr), "", "nothing is trained");
+    assert_eq!(place.read("x/exploration.json"), first);
+    write("lie(att, ffn), heun(layer), midpoint(layer)");
+    let out = place.odec(&["explore", "e.ode", "--out", "x"]);
+    assert!(
+        text(&out.stderr).contains("1 trial (2 of 3 known)"),
+        "{}",
+        text(&out.stderr)
+    );
+    let more = json(&place.read("x/exploration.json"));
+    assert_eq!(more["models"][1], models[1]);
 }
 
 /// SIGKILL at random times of an exploration's own: while planning, building, stepping, evaluating, writing results.

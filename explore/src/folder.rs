@@ -1,7 +1,7 @@
 //! The folder of an exploration: its plan, the runs of its trials, their results.
 //!
 //! `exploration.json` is the plan that was last run, `trials/HASH` an ordinary run, `results/HASH.json` what came out of it, `rungs/HASH-STEP.json` what it was
-//! at the end of a rung, `promotions.json` which models went on and why, `time.json` how long was trained, `ranking.json` the evidence, `ranking.svg` its picture. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
+//! at the end of a rung, `promotions.json` which models went on and why, `time.json` how long was trained, `step_times.json` what was measured to make times alike, `ranking.json` the evidence, `ranking.svg` its picture. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
 //! One process works in a folder. What is in it is known by its first trial, with which all others are compared: other trials may come and go.
 
 use crate::plan::Plan;
@@ -11,6 +11,7 @@ use odec_runtime::system::files::{create_folder, write_file};
 use odec_runtime::system::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ const RESULTS: &str = "results";
 const RUNGS: &str = "rungs";
 const PROMOTIONS: &str = "promotions.json";
 const TIME: &str = "time.json";
+const STEP_TIMES: &str = "step_times.json";
 const LOCK: &str = ".lock";
 
 /// Most bytes of a file that is read back.
@@ -85,6 +87,24 @@ struct Promotions {
 #[derive(Default, Serialize, Deserialize)]
 struct Time {
     seconds: f64,
+}
+
+/// Measured seconds of a training step, by what a model is known by.
+#[derive(Default, Serialize, Deserialize)]
+struct StepTimes {
+    format: u32,
+    seconds: BTreeMap<String, f64>,
+}
+
+/// The measured times that an exploration's trials were made alike by; none where there is no such folder.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn step_times(path: &Path) -> Done<BTreeMap<String, f64>> {
+    let remedy =
+        "remove it, and steps are measured again: trials with other steps are other trials";
+    let read: Option<StepTimes> = read_back(&path.join(STEP_TIMES), remedy)?;
+    Ok(read.unwrap_or_default().seconds)
 }
 
 /// A folder in which this process alone works.
@@ -195,6 +215,19 @@ impl Folder {
         };
         let json = serde_json::to_value(all).map_err(Failure::internal)?;
         self.write(PROMOTIONS, &json)
+    }
+
+    /// Keeps measured times, before anything is trained.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_step_times(&self, seconds: &BTreeMap<String, f64>) -> Done {
+        let times = StepTimes {
+            format: 1,
+            seconds: seconds.clone(),
+        };
+        let json = serde_json::to_value(times).map_err(Failure::internal)?;
+        self.write(STEP_TIMES, &json)
     }
 
     /// Seconds of all sittings so far.

@@ -9,6 +9,7 @@
 //! ladder     who is trained next and how far: successive halving
 //! plan       all trials before anything runs, as a table and as JSON
 //! identity   what a trial is known by
+//! times      how long training steps take, measured
 //! folder     where runs and results are kept
 //! trial      trains one of them to the end of a rung, and evaluates it there
 //! work       what is known while trials run, and what is written down
@@ -26,7 +27,7 @@
 //! # Invariants
 //!
 //! - A trial is a list of `--set` over a file: `odec train` with the same settings makes the same run.
-//! - A plan is deterministic, and the same on every machine, but for times that were measured.
+//! - A plan is deterministic, and the same on every machine, but for times that were measured; those that steps were solved from are kept with the exploration.
 //! - Nothing is trained before the whole plan is known to be right.
 //! - A trial's run is a run of `odec train`, killed and continued like any other; a result is written once, after it.
 
@@ -47,5 +48,6 @@ pub mod run;
 pub mod share;
 pub mod space;
 pub mod student;
+pub mod times;
 pub mod trial;
 pub mod work;

@@ -8,6 +8,7 @@ use crate::identity;
 use crate::ladder;
 use crate::matching;
 use crate::space::{Halving, Matched, Quantity, Rank, SEED, STEPS, Space, Value};
+use crate::times::{Measuring, Times};
 use odec_compiler::codes;
 use odec_compiler::text::number;
 use odec_compiler::text::page::{Page, Screen};
@@ -53,7 +54,7 @@ pub struct Candidate {
     pub examined: Examined,
     /// Relative differences to the first model in what is matched, in the order of the matches.
     pub off: Vec<f64>,
-    /// Of a training step, where it was measured.
+    /// Of a training step, where it was measured, or is known from an earlier sitting.
     pub seconds_per_step: Option<f64>,
 }
 
@@ -80,6 +81,7 @@ impl Candidate {
             Quantity::Flops => self.flops(),
             Quantity::Parameters => self.examined.parameters.into(),
             Quantity::Memory => self.examined.memory.into(),
+            Quantity::Time => nanoseconds(self.seconds()),
         }
     }
 
@@ -98,6 +100,11 @@ impl Trial {
     }
 }
 
+/// Of a time that is known.
+fn nanoseconds(seconds: Option<f64>) -> u128 {
+    libm::round(seconds.unwrap_or_default() * 1e9) as u128
+}
+
 /// What is set over a file.
 type Set = Vec<(String, Value)>;
 
@@ -111,7 +118,7 @@ fn refused<T>(d: Diagnostic, base: &Parsed) -> Done<T> {
 ///
 /// # Errors
 /// A value that does not fit its place, or something that cannot be matched, at its place.
-pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
+pub fn plan(base: &Parsed, space: &Space, times: &mut Times) -> Done<Plan> {
     let mut models: Vec<(Set, Vec<Value>)> = Vec::new();
     for point in &space.points {
         let all = space
@@ -152,7 +159,8 @@ pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
     };
     for (settings, seeds) in models {
         let label = label(&settings, &many);
-        let mut one = candidate(base, space, label, settings, plan.models.first())?;
+        let first = plan.models.first();
+        let mut one = candidate(base, space, label, settings, first, times)?;
         // A seed that is none is told where it is written.
         let mut trials = Vec::new();
         for seed in &seeds {
@@ -287,6 +295,7 @@ fn candidate(
     label: String,
     mut settings: Vec<(String, Value)>,
     first: Option<&Candidate>,
+    times: &mut Times,
 ) -> Done<Candidate> {
     let mut solved = Vec::new();
     if let Some(first) = first {
@@ -308,12 +317,22 @@ fn candidate(
         off: Vec::new(),
         seconds_per_step: None,
     };
+    if let Some(m) = space.matches.iter().find(|m| m.what == Quantity::Time) {
+        one.seconds_per_step = times.of(base, &one.settings, &one.examined)?;
+        if one.seconds_per_step.is_none() {
+            return unmeasured(base, m, &one);
+        }
+    }
     let Some(first) = first else {
         one.off = vec![0.0; space.matches.len()];
         return Ok(one);
     };
     for m in space.matches.iter().filter(|m| m.by.path == STEPS) {
-        one.steps = matching::steps(first.flops(), one.examined.flops_per_step);
+        let of_step = match m.what {
+            Quantity::Time => nanoseconds(one.seconds_per_step),
+            _ => one.examined.flops_per_step,
+        };
+        one.steps = matching::steps(first.quantity(m.what), of_step);
         one.solved.push((STEPS.to_string(), one.steps));
         one.settings
             .push((STEPS.to_string(), written(one.steps, m)));
@@ -334,7 +353,10 @@ fn candidate(
             let d = match m.by.path == STEPS {
                 true => d.help(format!(
                     "one step is {} of the whole: train for more steps, or allow a larger difference, `within {}%`",
-                    number::flops(one.examined.flops_per_step as f64),
+                    match m.what {
+                        Quantity::Time => milliseconds(one.seconds_per_step),
+                        _ => number::flops(one.examined.flops_per_step as f64),
+                    },
                     (off.abs() * 100.0).ceil().min(99.0)
                 )),
                 false => d.help(format!(
@@ -349,6 +371,19 @@ fn candidate(
         one.off.push(off);
     }
     Ok(one)
+}
+
+/// Says that a time cannot be matched.
+fn unmeasured<T>(base: &Parsed, m: &Matched, one: &Candidate) -> Done<T> {
+    let message = format!("the time of a step of `{}` cannot be measured", one.label);
+    let d = Diagnostic::error(codes::INVALID_VALUE, m.span, message);
+    let d = d
+        .label("its numbers stop being finite in the first steps")
+        .help(
+            "try another learning rate, or make operations the same: `match flops by train.steps`",
+        );
+    let tried = one.settings.first().map(|(_, v)| v.span);
+    refused(tried.map_or(d.clone(), |at| d.also(at, "tried here")), base)
 }
 
 fn written(value: u64, m: &Matched) -> Value {
@@ -382,6 +417,8 @@ fn sized(base: &Parsed, m: &Matched, settings: &[(String, Value)], first: &Candi
         Ok(match m.what {
             Quantity::Parameters => parameters(base, &settings)?.map(u128::from),
             Quantity::Memory => tried(base, &settings)?.map(|e| e.memory.into()),
+            // By the number of steps alone.
+            Quantity::Time => None,
             Quantity::Flops => {
                 tried(base, &settings)?.map(|e| e.flops_per_step * u128::from(e.train.steps))
             }
@@ -401,14 +438,20 @@ fn sized(base: &Parsed, m: &Matched, settings: &[(String, Value)], first: &Candi
     }
 }
 
-/// `1.2 h`, `3.4 min`, `5 s`.
+/// `1.2 h`, `3.4 min`, `12 s`, `5.0 s`, `25 ms`.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s >= 3600.0 => format!("{:.1} h", s / 3600.0),
         s if s >= 60.0 => format!("{:.1} min", s / 60.0),
         s if s >= 10.0 => format!("{s:.0} s"),
+        s if s < 0.1 => format!("{:.0} ms", 1e3 * s),
         s => format!("{s:.1} s"),
     }
+}
+
+/// Of a step.
+fn milliseconds(seconds: Option<f64>) -> String {
+    seconds.map_or("–".into(), |s| format!("{:.3} ms", 1e3 * s))
 }
 
 /// How far along an axis a method is stable.
@@ -442,6 +485,21 @@ impl Plan {
         let each = self.models.iter();
         each.map(|m| Some(m.seconds()? * m.seeds.len() as f64))
             .sum()
+    }
+
+    /// Measures the steps of models whose times are not known.
+    ///
+    /// # Errors
+    /// When a model cannot be trained.
+    pub fn measure(&mut self, measuring: &Measuring) -> Done {
+        for m in self
+            .models
+            .iter_mut()
+            .filter(|m| m.seconds_per_step.is_none())
+        {
+            m.seconds_per_step = measuring.step(&m.settings)?;
+        }
+        Ok(())
     }
 
     /// A table for the terminal.
@@ -527,6 +585,9 @@ impl Plan {
         if self.models.iter().any(|m| m.examined.at_most) {
             notes.push("≤: tokens are left out, or steps are decided while the model runs, so operations are the most that there can be.");
         }
+        if self.models.iter().any(|m| m.seconds_per_step.is_some()) {
+            notes.push("Times: the median of steps that were measured here, a second for each model, evaluations aside.");
+        }
         let several = |m: &Candidate| m.examined.proved.iter().any(|p| p.real.is_none());
         if self.models.iter().any(several) {
             notes.push("Order: of the flow as it is computed, its fields taken as wholes. Axes: how far |R| ≤ 1, of methods of one field.");
@@ -557,7 +618,7 @@ impl Plan {
         head.extend(sizes.iter().map(|s| Cell::right(*s)));
         head.extend(["FLOPs", "±", "parameters", "memory"].map(Cell::right));
         if measured {
-            head.push(Cell::right("time"));
+            head.extend(["a step", "time"].map(Cell::right));
         }
         head.extend(["order", "real", "imaginary"].map(Cell::right));
         table.row(head);
@@ -587,6 +648,7 @@ impl Plan {
             row.push(Cell::right(number::thousands(e.parameters)));
             row.push(Cell::right(number::bytes(e.memory)));
             if measured {
+                row.push(Cell::right(milliseconds(m.seconds_per_step)));
                 row.push(Cell::right(m.seconds().map_or("–".into(), duration)));
             }
             row.push(Cell::right(each(&e.proved, order)));
@@ -621,7 +683,7 @@ impl Plan {
                 "training_flops": m.flops() as f64, "flops_at_most": e.at_most,
                 "flops_off": aim.map(|a| matching::off(m.flops(), a.flops())),
                 "parameters": e.parameters, "memory_bytes": e.memory, "matched": matched.collect::<Vec<_>>(),
-                "seconds": m.seconds(), "flows": flows.collect::<Vec<_>>(),
+                "seconds": m.seconds(), "seconds_per_step": m.seconds_per_step, "flows": flows.collect::<Vec<_>>(),
             })
         });
         let trials = self.trials.iter().map(|t| {

@@ -12,12 +12,8 @@ use crate::ray;
 use crate::share::{Share, cores, fit, share};
 use crate::trial::carry_out;
 use crate::work::{Engine, Options, Work};
-use odec_driver::artifact;
-use odec_driver::fail::{Done, Failure};
+use odec_driver::fail::Done;
 use odec_driver::source::Parsed;
-use odec_runtime::system::owned::METRICS;
-use odec_runtime::{Run, Settings, Show, TrainError};
-use serde_json::Value as Json;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -108,55 +104,4 @@ fn local(work: &Work, worker: usize, threads: usize) {
             work.refuse(failure);
         }
     }
-}
-
-/// Steps of a measurement; the first one also fetches pages and code.
-const MEASURED: u64 = 6;
-
-/// Seconds of a training step of each model, from a few steps on its data.
-///
-/// # Errors
-/// When a model cannot be trained.
-pub fn measure(plan: &mut Plan, path: &Path, set: &[String], o: &Options, fit: usize) -> Done {
-    let share = share(cores(), plan.trials.len(), fit, o.jobs);
-    for n in 0..plan.models.len() {
-        let model = &plan.models[n];
-        let mut all = set.to_vec();
-        let each = model.settings.iter();
-        all.extend(each.map(|(path, v)| format!("{path}={}", v.text)));
-        let (artifact, guard) = artifact::trainable(path, &all, o.device, false, |_| Ok(()))?;
-        let folder = tempfile::tempdir().map_err(Failure::input)?;
-        let run = folder.path().join("run");
-        let settings = Settings {
-            steps: Some(MEASURED.min(model.steps)),
-            threads: Some(share.threads),
-            device: o.device,
-            held_out_windows: 0,
-            checkpoint_seconds: f64::INFINITY,
-            show: Show::Nothing,
-            ..Settings::default()
-        };
-        let trained = Run::start(&artifact, &run, &settings).and_then(|mut r| r.finish(&settings));
-        match trained {
-            Ok(_) => plan.models[n].seconds_per_step = median(&run),
-            Err(TrainError::NonFinite { .. }) => {}
-            Err(e) => return Err(Failure::input(e)),
-        }
-        drop(guard);
-    }
-    Ok(())
-}
-
-/// The median time of the steps of a run, but for the first.
-fn median(run: &Path) -> Option<f64> {
-    let text = std::fs::read_to_string(run.join(METRICS)).ok()?;
-    let steps = text.lines().filter_map(|l| {
-        let record: Json = serde_json::from_str(l).ok()?;
-        record["loss"].as_f64()?;
-        record["seconds"].as_f64()
-    });
-    let ends: Vec<f64> = steps.collect();
-    let mut times: Vec<f64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
 }

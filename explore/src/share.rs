@@ -71,6 +71,6 @@ pub(crate) fn larger(plan: &Plan, base: &Parsed, room: u64) -> Done {
 }
 
 /// Of this machine.
-pub(crate) fn cores() -> usize {
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

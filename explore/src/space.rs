@@ -80,13 +80,16 @@ pub enum Quantity {
     Parameters,
     /// Bytes that training takes.
     Memory,
+    /// Seconds of the whole training, predicted from a few measured steps.
+    Time,
 }
 
 impl Quantity {
-    const ALL: [(&'static str, Quantity); 3] = [
+    const ALL: [(&'static str, Quantity); 4] = [
         ("flops", Quantity::Flops),
         ("params", Quantity::Parameters),
         ("memory", Quantity::Memory),
+        ("time", Quantity::Time),
     ];
 
     /// Its word in an explore block.
@@ -95,6 +98,7 @@ impl Quantity {
             Quantity::Flops => "flops",
             Quantity::Parameters => "params",
             Quantity::Memory => "memory",
+            Quantity::Time => "time",
         }
     }
 
@@ -104,6 +108,7 @@ impl Quantity {
             Quantity::Flops => "training FLOPs",
             Quantity::Parameters => "parameters",
             Quantity::Memory => "memory",
+            Quantity::Time => "predicted time",
         }
     }
 }
@@ -591,7 +596,15 @@ impl Reader<'_> {
             let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, "the seed changes no cost");
             self.sink.push(d);
         }
-        if by == STEPS && m.what != Quantity::Flops {
+        if by != STEPS && m.what == Quantity::Time {
+            let message = "time is the same by the number of steps alone";
+            let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, message);
+            self.sink.push(
+                d.label("each of its sizes would have to be measured")
+                    .help("write `match time by train.steps`"),
+            );
+        }
+        if by == STEPS && matches!(m.what, Quantity::Parameters | Quantity::Memory) {
             let message = format!("the number of steps does not change {}", m.what.name());
             let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, message);
             self.sink.push(d.help(format!(

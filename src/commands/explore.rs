@@ -5,17 +5,19 @@ use crate::signals::Signals;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::source::{Parsed, parsed, report};
 use odec_driver::terminal;
-use odec_explore::folder::Folder;
+use odec_explore::folder::{Folder, step_times};
 use odec_explore::identity;
 use odec_explore::picture;
 use odec_explore::plan::{Plan, duration, plan};
 use odec_explore::rank::rank;
-use odec_explore::run::{Ended, measure, run as run_trials};
-use odec_explore::share::fit;
-use odec_explore::space;
+use odec_explore::run::{Ended, run as run_trials};
+use odec_explore::share::{cores, fit, share};
+use odec_explore::space::{self, Space};
+use odec_explore::times::{Measuring, Times};
 use odec_explore::work::{Engine, Options, outcomes};
 use odec_runtime::{Show, Shown, out, outln};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub fn run(args: &cli::Explore) -> Done {
@@ -46,17 +48,27 @@ pub fn run(args: &cli::Explore) -> Done {
         },
     };
     let base = parsed(&args.source.file, &args.source.set)?;
-    let mut plan = planned(&base)?;
+    let (space, name) = spaced(&base)?;
+    let out = args.out.clone();
+    let out = out.unwrap_or_else(|| PathBuf::from("explorations").join(name));
+    let (file, set) = (&args.source.file, &args.source.set);
+    let measuring = |trials, fit| Measuring {
+        path: file,
+        set,
+        device: args.device,
+        threads: share(cores(), trials, fit, options.jobs).threads,
+    };
+    let known = match args.plan {
+        true => BTreeMap::new(),
+        false => step_times(&out)?,
+    };
+    let mut times = Times::new(measuring(space.points.len(), usize::MAX), known);
+    let mut plan = plan(&base, &space, &mut times)?;
     if args.plan {
         if args.measure {
             let fit = fit(&plan, &base, &options)?;
-            measure(
-                &mut plan,
-                &args.source.file,
-                &args.source.set,
-                &options,
-                fit,
-            )?;
+            let trials = plan.trials.len();
+            plan.measure(&measuring(trials, fit))?;
         }
         match args.json {
             true => outln!("{}", plan.json()),
@@ -71,11 +83,11 @@ pub fn run(args: &cli::Explore) -> Done {
     if options.engine == Engine::Local {
         fit(&plan, &base, &options)?;
     }
-    let out = args.out.clone();
-    let out = out.unwrap_or_else(|| PathBuf::from("explorations").join(&plan.model));
     let folder = Folder::open(&out, &plan)?;
+    if !times.known().is_empty() {
+        folder.keep_step_times(times.known())?;
+    }
     signals.listen().map_err(Failure::internal)?;
-    let (file, set) = (&args.source.file, &args.source.set);
     let ended = run_trials(&plan, &folder, &base, file, set, &options)?;
     ranked(args, &plan, &folder)?;
     let again = format!(
@@ -107,8 +119,8 @@ pub fn run(args: &cli::Explore) -> Done {
     }
 }
 
-/// The plan of a file whose model and explore block are right.
-fn planned(base: &Parsed) -> Done<Plan> {
+/// The space of a file whose model and explore block are right, and the model's name.
+fn spaced(base: &Parsed) -> Done<(Space, String)> {
     let name = base.sources.name(base.main);
     let Some(block) = space::block(&base.file) else {
         return Err(Failure::Input(format!(
@@ -116,17 +128,16 @@ fn planned(base: &Parsed) -> Done<Plan> {
         )));
     };
     // What is wrong with the file itself is said once.
-    base.clone().built()?;
-    let space = match space::read(block, &base.file, &base.sources) {
-        Ok(space) => space,
+    let model = base.clone().built()?.name;
+    match space::read(block, &base.file, &base.sources) {
+        Ok(space) => Ok((space, model)),
         Err(messages) => {
             report(&messages, &base.sources)?;
-            return Err(Failure::internal(
+            Err(Failure::internal(
                 "an explore block is wrong without an error",
-            ));
+            ))
         }
-    };
-    plan(base, &space)
+    }
 }
 
 /// Ranks what there is, writes it down, and prints it.
