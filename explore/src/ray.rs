@@ -306,7 +306,10 @@ fn fits(plan: &Plan, base: &Parsed, cluster: &Cluster, gpus: u64) -> Done {
 /// What of this process's environment a trial must have, too.
 fn environment() -> BTreeMap<String, String> {
     let kept = |name: &str| name.starts_with("ODEC_") || name == "XDG_CACHE_HOME";
-    std::env::vars().filter(|(name, _)| kept(name)).collect()
+    // What is no text is none of odec's.
+    let all = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    all.filter(|(name, _)| kept(name)).collect()
 }
 
 fn submission(
