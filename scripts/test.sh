@@ -50,7 +50,7 @@ scripts_parse() {
     if have shellcheck; then
         shellcheck --severity=warning --external-sources --source-path=SCRIPTDIR scripts/*.sh .ci/run || return 1
     fi
-    python3 - benches/*.py scripts/*.py tests/reference/*.py <<'PYTHON'
+    python3 - benches/*.py explore/src/*.py scripts/*.py tests/*.py tests/reference/*.py <<'PYTHON'
 import ast, pathlib, sys
 for path in sys.argv[1:]:
     ast.parse(pathlib.Path(path).read_text(encoding="utf-8"), path)

@@ -5,6 +5,7 @@ mod measure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use measure::{Bench, By, Compare, Profile, Replay, Timed};
 use odec_compiler::simulate::clusters::WITHIN;
+use odec_explore::work::{Engine, RETRIES};
 use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 
@@ -167,6 +168,9 @@ pub enum Command {
     /// Code generation, run as a child process so that a crash in LLVM is contained
     #[command(name = "__codegen", hide = true)]
     Codegen,
+    /// A trial of an exploration, run as a task of a Ray cluster; its request is a line of standard input
+    #[command(name = "__trial", hide = true)]
+    Trial(Trial),
 }
 
 /// A source file and overrides of its numbers.
@@ -512,9 +516,26 @@ pub struct Explore {
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
+    /// Where trials run: local, in this process; ray, as tasks of a Ray cluster; or ray://HOST:10001, of one elsewhere
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "local",
+        conflicts_with = "plan"
+    )]
+    pub engine: Engine,
+    /// How often Ray runs a trial again whose worker was lost
+    #[arg(long, value_name = "N", default_value_t = RETRIES)]
+    pub max_retries: u32,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Trial {
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
 }
 
 #[derive(Args)]

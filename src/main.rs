@@ -59,5 +59,6 @@ fn run(command: Command) -> Done {
         Command::Completions(args) => commands::completions::run(&args),
         Command::Help(args) => commands::help::run(&args),
         Command::Codegen => commands::codegen::run(),
+        Command::Trial(args) => commands::trial::run(&args),
     }
 }

@@ -4,26 +4,11 @@
 
 mod place;
 
+use place::explored::{SMALL, file, json, place, trials};
 use place::{Place, text};
 use serde_json::Value;
 use std::process::Stdio;
 use std::time::Instant;
-
-/// The tiny model with another scheme, and a block that explores.
-fn file(explore: &str) -> String {
-    let tiny = place::TINY.replace("iie(layer, r: 1)", "lie(att, ffn)");
-    format!("{tiny}\nexplore {{\n{explore}\n}}\n")
-}
-
-fn place(explore: &str) -> Place {
-    let place = Place::new();
-    place.write("e.ode", &file(explore));
-    place
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
-}
 
 fn plan(explore: &str) -> Value {
     json(&place(explore).good(&["explore", "e.ode", "--plan", "--json"]))
@@ -253,7 +238,56 @@ fn bad_blocks_are_refused_at_their_place() {
         ("seed 3", &["no entry `seed`", "`seed in [ … ]`"]),
         (
             "seed in 0..2; budget 2",
-            &["no entry `budget`", "--time-limit"],
+            &[
+                "a budget is a time above 0",
+                "`budget 2 h`, `90 min` or `30 s`",
+            ],
+        ),
+        ("seed in 0..2; budget 0 h", &["a budget is a time above 0"]),
+        (
+            "seed in 0..2; budget 1 h; budget 2 h",
+            &["`budget` is given twice"],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 3)",
+            &["`halving` needs `rungs`", "halving(factor: 3, rungs: 3)"],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 1, rungs: 3)",
+            &["1 is out of range", "a whole number from 2 to 100"],
+        ),
+        (
+            "scheme in [lie(att, ffn), heun(layer)]; search halving(factor: 2, rungs: 3)",
+            &[
+                "no model would be trained to its end",
+                "2, 1, 0 models finish the rungs",
+                "3 rungs by 2 take 4 models at least",
+            ],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 2, rungs: 2, eta: 3)",
+            &["`halving` has no such argument", "`factor` and `rungs`"],
+        ),
+        (
+            "seed in 0..2; search halving(factor: 2, rungs: 2), halving(factor: 2, rungs: 2)",
+            &["`halving` is given twice"],
+        ),
+        // 30 steps, halved five times and more.
+        (
+            "scheme in [lie(att, ffn), heun(layer)]; match flops by train.steps within 5%; search halving(factor: 2, rungs: 8)",
+            &[
+                "`lie(att, ffn)` has no steps between two rungs",
+                "rung 1 would end at step 1, rung 2 at step 1",
+                "train for more steps",
+            ],
+        ),
+        // The whole of the second costs less than half of the first.
+        (
+            "model.width in [64, 16]; search halving(factor: 2, rungs: 2)",
+            &[
+                "`width 16` has no steps between two rungs",
+                "`match flops by train.steps` makes whole trainings so",
+            ],
         ),
         (
             "seed in 0..2; match flops",
@@ -269,6 +303,32 @@ fn bad_blocks_are_refused_at_their_place() {
         (
             "seed in 0..2; match params by train.steps",
             &["the number of steps does not change parameters"],
+        ),
+        (
+            "seed in 0..2; match time by model.width",
+            &[
+                "time is the same by the number of steps alone",
+                "`match time by train.steps`",
+            ],
+        ),
+        (
+            "seed in 0..2; match time by train.steps; match flops by train.steps",
+            &["one size of the model can be solved for"],
+        ),
+        (
+            "scheme in [lie(att, ffn), rk4(layer)]; match time by train.steps within 0.0000001%",
+            &[
+                "predicted time cannot be the same for `rk4(layer)`",
+                "the nearest is `train.steps ",
+                " ms of the whole: train for more steps",
+            ],
+        ),
+        (
+            "train.optimizer.lr in [1e-2, 1e30]; match time by train.steps",
+            &[
+                "the time of a step of `lr 1e30` cannot be measured",
+                "stop being finite in the first steps",
+            ],
         ),
         (
             "train.steps in [3, 4]; match flops by train.steps",
@@ -395,17 +455,6 @@ fn folders_and_memory_are_looked_at_before_anything_runs() {
     );
 }
 
-const SMALL: &str =
-    "scheme in [lie(att, ffn), heun(layer)]\n seed in 0..2\n match flops by train.steps within 5%";
-
-/// The trials of an exploration: hash and label.
-fn trials(place: &Place, folder: &str) -> Vec<(String, Value)> {
-    let plan = json(&place.read(&format!("{folder}/exploration.json")));
-    let trials = plan["trials"].as_array().expect("trials").clone();
-    let hash = |t: &Value| t["hash"].as_str().expect("a hash").to_string();
-    trials.into_iter().map(|t| (hash(&t), t)).collect()
-}
-
 #[test]
 fn trials_are_ordinary_runs_and_nothing_is_trained_twice() {
     let place = place(SMALL);
@@ -507,13 +556,90 @@ fn below(state: &mut u64, n: u64) -> u64 {
     (z ^ (z >> 31)) % n
 }
 
+/// Steps follow from what was measured, which is kept: the same command makes the same trials, and measures those alone that are new.
+#[test]
+fn times_are_made_alike_by_what_was_measured_once() {
+    let place = Place::new();
+    let write = |schemes: &str| {
+        let text = file(&format!(
+            "scheme in [{schemes}]\n match time by train.steps within 10%"
+        ));
+        place.write("e.ode", &text.replace("steps 30;", "steps 300;"));
+    };
+    write("lie(att, ffn), heun(layer)");
+    let said = place.good(&["explore", "e.ode", "--plan"]);
+    for part in ["predicted time", "a step", "measured here"] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    place.good(&["explore", "e.ode", "--out", "x"]);
+    let first = place.read("x/exploration.json");
+    let times = json(&place.read("x/step_times.json"));
+    let plan = json(&first);
+    let models = plan["models"].as_array().expect("models");
+    let number = |m: &Value, key: &str| m[key].as_f64().expect(key);
+    assert_eq!(models[0]["steps"], 300, "as the file says");
+    for m in models {
+        let seconds = number(m, "seconds_per_step") * number(m, "steps");
+        assert!(
+            seconds > 0.0 && (number(m, "seconds") / seconds - 1.0).abs() < 1e-12,
+            "{m}"
+        );
+        let off = seconds / number(&models[0], "seconds") - 1.0;
+        let said = number(&m["matched"][0], "off");
+        assert!(off.abs() <= 0.1 && (off - said).abs() < 1e-4, "{off}: {m}");
+        let kept = times["seconds"].as_object().expect("times");
+        assert!(
+            kept.values().any(|s| s == &m["seconds_per_step"]),
+            "{times}"
+        );
+    }
+    // A machine is never twice as fast to the last digit: times are those of the first command.
+    let out = place.odec(&["explore", "e.ode", "--out", "x"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert_eq!(text(&out.stderr), "", "nothing is trained");
+    assert_eq!(place.read("x/exploration.json"), first);
+    write("lie(att, ffn), heun(layer), midpoint(layer)");
+    let out = place.odec(&["explore", "e.ode", "--out", "x"]);
+    assert!(
+        text(&out.stderr).contains("1 trial (2 of 3 known)"),
+        "{}",
+        text(&out.stderr)
+    );
+    let more = json(&place.read("x/exploration.json"));
+    assert_eq!(more["models"][1], models[1]);
+}
+
 /// SIGKILL at random times of an exploration's own: while planning, building, stepping, evaluating, writing results.
 #[test]
 fn killed_explorations_go_on_bit_for_bit() {
     let place = place(SMALL);
-    place.good(&["explore", "e.ode", "--out", "whole"]);
+    killed(&place, &[]);
+    for (hash, _) in trials(&place, "whole") {
+        let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
+        assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");
+    }
+}
+
+/// The same where models stop at rungs, and the order in which they get there decides: one at a time.
+#[test]
+fn killed_halvings_promote_the_same_models() {
+    let place = place(HALVED);
+    killed(&place, &["--jobs", "1"]);
+    assert_eq!(
+        place.read("whole/promotions.json"),
+        place.read("killed/promotions.json")
+    );
+    for (hash, _) in trials(&place, "whole") {
+        let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
+        assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");
+    }
+}
+
+/// Explores into `whole`, and into `killed` with kills at random times; both must say the same.
+fn killed(place: &Place, options: &[&str]) {
+    place.good(&[&["explore", "e.ode", "--out", "whole"], options].concat());
     let explore = |out: &str| {
-        let every = ["--checkpoint-every", "0", "--json"];
+        let every = [&["--checkpoint-every", "0", "--json"], options].concat();
         let args = [&["explore", "e.ode", "--out", out], &every[..]].concat();
         let mut command = place.command(&args);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -546,13 +672,152 @@ fn killed_explorations_go_on_bit_for_bit() {
             code => panic!("{code:?} after {kills} kills: {}", text(&out.stderr)),
         }
     }
-    for (hash, _) in trials(&place, "whole") {
-        let [whole, killed] = ["whole", "killed"].map(|e| format!("{e}/trials/{hash}"));
-        assert!(place.tensors(&whole) == place.tensors(&killed), "{hash}");
-    }
     assert_eq!(
         place.read("whole/ranking.json"),
         place.read("killed/ranking.json")
+    );
+}
+
+/// Four rates, of which the smallest learns nothing; the best of each two goes on, twice: rungs end at steps 7 or 8, 15 and 30.
+const HALVED: &str =
+    "train.optimizer.lr in [1e-6, 1e-2, 1e-5, 3e-3]\n search halving(factor: 2, rungs: 3)";
+
+/// The outcome of a trial at the end of a rung, if it got there.
+fn at_rung(place: &Place, hash: &str, step: u64) -> Option<Value> {
+    let path = place.path().join(format!("x/rungs/{hash}-{step}.json"));
+    Some(json(&std::fs::read_to_string(path).ok()?))
+}
+
+#[test]
+fn the_best_models_of_a_rung_go_on_and_others_can() {
+    let place = place(HALVED);
+    let plan = json(&place.good(&["explore", "e.ode", "--plan", "--json"]));
+    assert_eq!(
+        (&plan["halving"]["factor"], &plan["halving"]["rungs"]),
+        (&2.into(), &3.into())
+    );
+    assert_eq!(plan["models"][3]["rungs"], serde_json::json!([8, 15, 30]));
+    let said = place.good(&["explore", "e.ode", "--out", "x", "--jobs", "1"]);
+    for part in ["3 of 3", "1 of 3", "not promoted stop there"] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    let all = trials(&place, "x");
+    let whole = |hash: &str| place.path().join(format!("x/results/{hash}.json")).exists();
+    // One after the other: 1e-2 is better than 1e-6, then 3e-3 is among the best two.
+    let steps: Vec<[bool; 3]> = all
+        .iter()
+        .map(|(hash, _)| {
+            let rung = |step| at_rung(&place, hash, step).is_some();
+            [rung(8), rung(15), whole(hash)]
+        })
+        .collect();
+    assert_eq!(steps[0], [true, false, false]);
+    assert_eq!(steps[2], [true, false, false]);
+    assert!(steps[1][1] && steps[3][1], "{steps:?}");
+    assert_eq!(steps.iter().filter(|s| s[2]).count(), 1, "{steps:?}");
+    let promotions = json(&place.read("x/promotions.json"));
+    let promotions = promotions["promotions"].as_array().expect("a list");
+    let to: Vec<u64> = promotions
+        .iter()
+        .map(|p| p["to"].as_u64().unwrap())
+        .collect();
+    assert_eq!(to, [15, 15, 30]);
+    assert_eq!(promotions[0]["label"], "lr 1e-2");
+    // Models are ranked among those that got as far.
+    let ranking = json(&place.read("x/ranking.json"));
+    let rows = ranking["rows"].as_array().expect("rows");
+    let of = |key: &str| -> Vec<u64> { rows.iter().map(|r| r[key].as_u64().unwrap()).collect() };
+    assert_eq!(of("rung"), [3, 2, 1, 1]);
+    assert_eq!(of("steps"), [30, 15, 8, 8]);
+    let (_, last) = (&all[0], &rows[3]);
+    assert_eq!(rows[0]["not_compared"], "the first model stopped earlier");
+    assert_eq!(last["diverged"], 0);
+    let picture = place.read("x/ranking.svg");
+    assert!(picture.contains("lr 1e-5, rung 1 of 3"), "{picture}");
+    // A result at a rung is what `odec eval` says of the run, which can go on, to the bits of one that never stopped.
+    let (hash, trial) = &all[2];
+    let run = format!("x/trials/{hash}");
+    let outcome = at_rung(&place, hash, 8).expect("a result");
+    let eval = json(&place.good(&["eval", &run, "--json"]));
+    assert_eq!(
+        (
+            &outcome["held_out_loss"],
+            &outcome["state"],
+            &outcome["steps"]
+        ),
+        (&eval["loss"], &"stopped".into(), &8.into())
+    );
+    assert_eq!(setting(trial, "train.optimizer.lr"), Some("1e-5"));
+    place.good(&["train", "--resume", &run]);
+    place.good(&[
+        "train",
+        "e.ode",
+        "--out",
+        "own",
+        "--set",
+        "train.optimizer.lr=1e-5",
+    ]);
+    assert!(place.tensors(&run) == place.tensors("own"));
+    // Without halving all are trained to their end, and none anew.
+    place.write("e.ode", &file(HALVED.split('\n').next().unwrap()));
+    place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(all.iter().all(|(hash, _)| whole(hash)));
+    assert!(place.tensors(&run) == place.tensors("own"));
+}
+
+/// What is not alike has rungs of equal operations.
+#[test]
+fn rungs_are_equal_in_operations() {
+    let plan = plan("scheme in [lie(att, ffn), heun(layer)]; search halving(factor: 2, rungs: 2)");
+    let of = |n: usize, key: &str| plan["models"][n][key].clone();
+    let ends = |n: usize| serde_json::from_value::<Vec<u64>>(of(n, "rungs")).expect("steps");
+    let per_step = |n: usize| of(n, "training_flops").as_f64().unwrap() / 30.0;
+    assert_eq!((ends(0), ends(1)[1]), (vec![15, 30], 30));
+    let (first, second) = (15.0 * per_step(0), ends(1)[0] as f64 * per_step(1));
+    assert!(per_step(1) > 1.2 * per_step(0), "it costs more");
+    assert!(
+        (second - first).abs() <= 0.5 * per_step(1),
+        "{first} {second}"
+    );
+}
+
+#[test]
+fn nothing_new_is_trained_without_budget() {
+    let block =
+        |time: &str| format!("train.optimizer.lr in [1e-2, 1e-3]; seed in 0..2; budget {time}");
+    let place = place(&block("1e-9 s"));
+    let plan = place.good(&["explore", "e.ode", "--plan"]);
+    assert!(plan.contains("nothing new is trained after"), "{plan}");
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    for part in [
+        "4 trials of 4 without a result yet: `lr 1e-2` seeds 0, 1; `lr 1e-3` seeds 0, 1.",
+        "are used up, so nothing new was trained",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    assert!(
+        trials(&place, "x")
+            .iter()
+            .all(|(hash, _)| { !place.path().join(format!("x/trials/{hash}")).exists() })
+    );
+    let said = json(&place.good(&["explore", "e.ode", "--out", "x", "--json"]));
+    let hashes: Vec<String> = trials(&place, "x").into_iter().map(|t| t.0).collect();
+    assert_eq!(said["missing"], serde_json::json!(hashes));
+    place.write("e.ode", &file(&block("1 h")));
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(
+        !said.contains("used up") && !said.contains("without a result"),
+        "{said}"
+    );
+    // Time is that of all sittings.
+    let spent = json(&place.read("x/time.json"));
+    assert!(spent["seconds"].as_f64().expect("a number") > 0.0);
+    let more = block("1e-9 s").replace("1e-3]", "1e-3, 1e-4]");
+    place.write("e.ode", &file(&more));
+    let said = place.good(&["explore", "e.ode", "--out", "x"]);
+    assert!(
+        said.contains("2 trials of 6 without a result yet: `lr 1e-4` seeds 0, 1."),
+        "{said}"
     );
 }
 

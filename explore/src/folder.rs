@@ -1,7 +1,7 @@
 //! The folder of an exploration: its plan, the runs of its trials, their results.
 //!
-//! `exploration.json` is the plan that was last run, `trials/HASH` an ordinary run, `results/HASH.json` what came out of it, `ranking.json` the
-//! evidence, `ranking.svg` its picture. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
+//! `exploration.json` is the plan that was last run, `trials/HASH` an ordinary run, `results/HASH.json` what came out of it, `rungs/HASH-STEP.json` what it was
+//! at the end of a rung, `promotions.json` which models went on and why, `time.json` how long was trained, `step_times.json` what was measured to make times alike, `ranking.json` the evidence, `ranking.svg` its picture. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
 //! One process works in a folder. What is in it is known by its first trial, with which all others are compared: other trials may come and go.
 
 use crate::plan::Plan;
@@ -11,6 +11,7 @@ use odec_runtime::system::files::{create_folder, write_file};
 use odec_runtime::system::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,10 @@ pub const PICTURE: &str = "ranking.svg";
 /// The folder of all runs.
 pub const TRIALS: &str = "trials";
 const RESULTS: &str = "results";
+const RUNGS: &str = "rungs";
+const PROMOTIONS: &str = "promotions.json";
+const TIME: &str = "time.json";
+const STEP_TIMES: &str = "step_times.json";
 const LOCK: &str = ".lock";
 
 /// Most bytes of a file that is read back.
@@ -50,8 +55,56 @@ pub struct Outcome {
 #[serde(rename_all = "snake_case")]
 pub enum State {
     Complete,
+    /// At the end of a rung; the run can go on.
+    Stopped,
     /// Numbers stopped being finite.
     Diverged,
+}
+
+/// That the trials of a model go on to the next rung.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Promoted {
+    /// What they are known by.
+    pub trials: Vec<String>,
+    /// What the model is called.
+    pub label: String,
+    /// The step at which the rung ended that they had finished,
+    pub from: u64,
+    /// and the one to which they go on.
+    pub to: u64,
+    /// How many models had finished that rung.
+    pub among: usize,
+}
+
+/// What a file of promotions holds, in their order.
+#[derive(Default, Serialize, Deserialize)]
+struct Promotions {
+    format: u32,
+    promotions: Vec<Promoted>,
+}
+
+/// How long was trained in a folder, over all sittings.
+#[derive(Default, Serialize, Deserialize)]
+struct Time {
+    seconds: f64,
+}
+
+/// Measured seconds of a training step, by what a model is known by.
+#[derive(Default, Serialize, Deserialize)]
+struct StepTimes {
+    format: u32,
+    seconds: BTreeMap<String, f64>,
+}
+
+/// The measured times that an exploration's trials were made alike by; none where there is no such folder.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn step_times(path: &Path) -> Done<BTreeMap<String, f64>> {
+    let remedy =
+        "remove it, and steps are measured again: trials with other steps are other trials";
+    let read: Option<StepTimes> = read_back(&path.join(STEP_TIMES), remedy)?;
+    Ok(read.unwrap_or_default().seconds)
 }
 
 /// A folder in which this process alone works.
@@ -77,7 +130,8 @@ impl Folder {
             )));
         }
         let write = |e: std::io::Error| Failure::Input(format!("cannot write {shown}: {e}"));
-        for folder in [path.to_path_buf(), path.join(TRIALS), path.join(RESULTS)] {
+        let below = [TRIALS, RESULTS, RUNGS].map(|name| path.join(name));
+        for folder in [path.to_path_buf()].into_iter().chain(below) {
             create_folder(&folder).map_err(write)?;
         }
         let lock = File::options()
@@ -112,37 +166,87 @@ impl Folder {
         self.path.join(TRIALS).join(hash)
     }
 
-    fn result(&self, hash: &str) -> PathBuf {
-        self.path.join(RESULTS).join(format!("{hash}.json"))
+    /// Of its end, or of the end of a rung.
+    fn result(&self, hash: &str, rung: Option<u64>) -> PathBuf {
+        match rung {
+            None => self.path.join(RESULTS).join(format!("{hash}.json")),
+            Some(step) => self.path.join(RUNGS).join(format!("{hash}-{step}.json")),
+        }
     }
 
-    /// What came out of a trial, if it has ended.
+    /// What came out of a trial, if it has ended; at the end of a rung where its last step is given.
     ///
     /// # Errors
     /// When the file is there and cannot be read.
-    pub fn outcome(&self, hash: &str) -> Done<Option<Outcome>> {
-        let path = self.result(hash);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let text = input::read_text(&path, LONGEST);
-        let text = text.map_err(|e| Failure::Input(format!("{}: {e}", path.shown())))?;
-        let read = serde_json::from_str(&text);
-        read.map(Some).map_err(|e| {
-            let path = path.shown();
-            Failure::Input(format!(
-                "{path} is damaged ({e}); remove it, and the trial is evaluated again"
-            ))
-        })
+    pub fn outcome(&self, hash: &str, rung: Option<u64>) -> Done<Option<Outcome>> {
+        read_back(
+            &self.result(hash, rung),
+            "remove it, and the trial is evaluated again",
+        )
     }
 
-    /// Keeps what came out of a trial.
+    /// Keeps what came out of a trial, or of the part of it that ends with a rung.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn keep(&self, hash: &str, outcome: &Outcome) -> Done {
+    pub fn keep(&self, hash: &str, rung: Option<u64>, outcome: &Outcome) -> Done {
         let json = serde_json::to_value(outcome).map_err(Failure::internal)?;
-        self.write_to(&self.result(hash), &json)
+        self.write_to(&self.result(hash, rung), &json)
+    }
+
+    /// Which models went on, in the order in which that was decided.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn promotions(&self) -> Done<Vec<Promoted>> {
+        let remedy = "remove it, and results of rungs decide again";
+        let read: Option<Promotions> = read_back(&self.path.join(PROMOTIONS), remedy)?;
+        Ok(read.unwrap_or_default().promotions)
+    }
+
+    /// Keeps all of them, before any of those models goes on.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_promotions(&self, all: &[Promoted]) -> Done {
+        let all = Promotions {
+            format: 1,
+            promotions: all.to_vec(),
+        };
+        let json = serde_json::to_value(all).map_err(Failure::internal)?;
+        self.write(PROMOTIONS, &json)
+    }
+
+    /// Keeps measured times, before anything is trained.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_step_times(&self, seconds: &BTreeMap<String, f64>) -> Done {
+        let times = StepTimes {
+            format: 1,
+            seconds: seconds.clone(),
+        };
+        let json = serde_json::to_value(times).map_err(Failure::internal)?;
+        self.write(STEP_TIMES, &json)
+    }
+
+    /// Seconds of all sittings so far.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn seconds(&self) -> Done<f64> {
+        let remedy = "remove it, and the budget begins anew";
+        let read: Option<Time> = read_back(&self.path.join(TIME), remedy)?;
+        Ok(read.unwrap_or_default().seconds)
+    }
+
+    /// Keeps them.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_seconds(&self, seconds: f64) -> Done {
+        let json = serde_json::to_value(Time { seconds }).map_err(Failure::internal)?;
+        self.write(TIME, &json)
     }
 
     /// Writes the ranking and its picture.
@@ -163,6 +267,19 @@ impl Folder {
     }
 }
 
+/// What a file of this folder holds, if it is there.
+fn read_back<T: for<'d> Deserialize<'d>>(path: &Path, remedy: &str) -> Done<Option<T>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let shown = path.shown();
+    let text = input::read_text(path, LONGEST);
+    let text = text.map_err(|e| Failure::Input(format!("{shown}: {e}")))?;
+    let read = serde_json::from_str(&text);
+    read.map(Some)
+        .map_err(|e| Failure::Input(format!("{shown} is damaged ({e}); {remedy}")))
+}
+
 fn write_text(path: &Path, text: &str) -> Done {
     let written = write_file(path, |w| w.write_all(text.as_bytes()));
     written.map_err(|e| Failure::Input(format!("cannot write {}: {e}", path.shown())))
@@ -170,7 +287,7 @@ fn write_text(path: &Path, text: &str) -> Done {
 
 /// Whether only what begins an exploration is in a folder.
 fn is_begun(path: &Path) -> bool {
-    let known = [TRIALS, RESULTS, LOCK];
+    let known = [TRIALS, RESULTS, RUNGS, LOCK];
     std::fs::read_dir(path).is_ok_and(|entries| {
         entries.flatten().all(|e| {
             let name = e.file_name();

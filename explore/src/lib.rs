@@ -6,9 +6,16 @@
 //! space      the block: names, values, points
 //! examine    one point: its costs, its proved order, its stability
 //! matching   what all trials have alike, solved from exact costs
+//! ladder     who is trained next and how far: successive halving
 //! plan       all trials before anything runs, as a table and as JSON
 //! identity   what a trial is known by
+//! times      how long training steps take, measured
 //! folder     where runs and results are kept
+//! trial      trains one of them to the end of a rung, and evaluates it there
+//! work       what is known while trials run, and what is written down
+//! share      how many trials run at once
+//! display    what is shown while they run
+//! ray        trials as tasks of a Ray cluster, by a driver in Python
 //! run        trains what is not there yet, several trials at once
 //! student    Student's t distribution, Holm's correction
 //! rank       intervals, paired differences, which of them hold
@@ -20,20 +27,27 @@
 //! # Invariants
 //!
 //! - A trial is a list of `--set` over a file: `odec train` with the same settings makes the same run.
-//! - A plan is deterministic, and the same on every machine, but for times that were measured.
+//! - A plan is deterministic, and the same on every machine, but for times that were measured; those that steps were solved from are kept with the exploration.
 //! - Nothing is trained before the whole plan is known to be right.
 //! - A trial's run is a run of `odec train`, killed and continued like any other; a result is written once, after it.
 
 // `odec_runtime::system::stdio` prints: what `println!` prints can end a run.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod display;
 pub mod examine;
 pub mod folder;
 pub mod identity;
+pub mod ladder;
 pub mod matching;
 pub mod picture;
 pub mod plan;
 pub mod rank;
+pub mod ray;
 pub mod run;
+pub mod share;
 pub mod space;
 pub mod student;
+pub mod times;
+pub mod trial;
+pub mod work;

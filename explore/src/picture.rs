@@ -3,7 +3,7 @@
 //! Takes a plan and its ranking; gives one self-contained picture, models from top to bottom as they rank. Equal rankings give equal bytes.
 
 use crate::plan::Plan;
-use crate::rank::{Against, Ranking, Row, Verdict};
+use crate::rank::{Against, Ranking, Row, Verdict, rung_of};
 use crate::space::Rank;
 use odec_compiler::text::number;
 use odec_runtime::system::shown::markup;
@@ -59,7 +59,13 @@ fn ends(row: &Row) -> impl Iterator<Item = f64> + '_ {
 
 /// The picture of a ranking.
 pub fn svg(plan: &Plan, ranking: &Ranking) -> String {
-    let label = |row: &Row| plan.models[row.model].label.clone();
+    let label = |row: &Row| {
+        let label = &plan.models[row.model].label;
+        match plan.halving {
+            None => label.clone(),
+            Some(_) => format!("{label}, rung {}", rung_of(plan, row)),
+        }
+    };
     let longest = ranking
         .rows
         .iter()

@@ -5,8 +5,10 @@
 
 use crate::examine::{Examined, Proved, applied, examine, parameters, tried};
 use crate::identity;
+use crate::ladder;
 use crate::matching;
-use crate::space::{Matched, Quantity, Rank, SEED, STEPS, Space, Value};
+use crate::space::{Halving, Matched, Quantity, Rank, SEED, STEPS, Space, Value};
+use crate::times::{Measuring, Times};
 use odec_compiler::codes;
 use odec_compiler::text::number;
 use odec_compiler::text::page::{Page, Screen};
@@ -31,6 +33,9 @@ pub struct Plan {
     pub trials: Vec<Trial>,
     pub matches: Vec<Matched>,
     pub rank: Rank,
+    pub halving: Option<Halving>,
+    /// Seconds after which nothing new is trained.
+    pub budget: Option<f64>,
 }
 
 /// What is the same in trials that differ in their seed alone.
@@ -44,10 +49,12 @@ pub struct Candidate {
     pub solved: Vec<(String, u64)>,
     pub seeds: Vec<u64>,
     pub steps: u64,
+    /// The steps at which its rungs end; the last one is the end of training.
+    pub rungs: Vec<u64>,
     pub examined: Examined,
     /// Relative differences to the first model in what is matched, in the order of the matches.
     pub off: Vec<f64>,
-    /// Of a training step, where it was measured.
+    /// Of a training step, where it was measured, or is known from an earlier sitting.
     pub seconds_per_step: Option<f64>,
 }
 
@@ -74,6 +81,7 @@ impl Candidate {
             Quantity::Flops => self.flops(),
             Quantity::Parameters => self.examined.parameters.into(),
             Quantity::Memory => self.examined.memory.into(),
+            Quantity::Time => nanoseconds(self.seconds()),
         }
     }
 
@@ -92,6 +100,11 @@ impl Trial {
     }
 }
 
+/// Of a time that is known.
+fn nanoseconds(seconds: Option<f64>) -> u128 {
+    libm::round(seconds.unwrap_or_default() * 1e9) as u128
+}
+
 /// What is set over a file.
 type Set = Vec<(String, Value)>;
 
@@ -105,7 +118,7 @@ fn refused<T>(d: Diagnostic, base: &Parsed) -> Done<T> {
 ///
 /// # Errors
 /// A value that does not fit its place, or something that cannot be matched, at its place.
-pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
+pub fn plan(base: &Parsed, space: &Space, times: &mut Times) -> Done<Plan> {
     let mut models: Vec<(Set, Vec<Value>)> = Vec::new();
     for point in &space.points {
         let all = space
@@ -141,10 +154,13 @@ pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
         trials: Vec::new(),
         matches: space.matches.clone(),
         rank: space.rank,
+        halving: space.halving,
+        budget: space.budget,
     };
     for (settings, seeds) in models {
         let label = label(&settings, &many);
-        let mut one = candidate(base, space, label, settings, plan.models.first())?;
+        let first = plan.models.first();
+        let mut one = candidate(base, space, label, settings, first, times)?;
         // A seed that is none is told where it is written.
         let mut trials = Vec::new();
         for seed in &seeds {
@@ -171,8 +187,10 @@ pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
                 settings,
             });
         }
+        one.rungs = rungs(base, space, &one, plan.models.first().unwrap_or(&one))?;
         plan.models.push(one);
     }
+    enough(base, &plan)?;
     if let Some(first) = plan.models.first() {
         plan.model = first.examined.model.clone();
         let classes = first.examined.train.loss == Loss::Class;
@@ -185,6 +203,64 @@ pub fn plan(base: &Parsed, space: &Space) -> Done<Plan> {
         }
     }
     Ok(plan)
+}
+
+/// Whether a model is left at the last rung.
+fn enough(base: &Parsed, plan: &Plan) -> Done {
+    let Some(h) = plan.halving else {
+        return Ok(());
+    };
+    let mut left = vec![plan.models.len() as u64];
+    for _ in 1..h.rungs {
+        left.push(left[left.len() - 1] / h.factor);
+    }
+    if left[left.len() - 1] > 0 {
+        return Ok(());
+    }
+    let message = "no model would be trained to its end";
+    let shown: Vec<String> = left.iter().map(u64::to_string).collect();
+    let d = Diagnostic::error(codes::OUT_OF_RANGE, h.span, message)
+        .label(format!("{} models finish the rungs", shown.join(", ")));
+    let most = u32::try_from(h.rungs - 1).unwrap_or(u32::MAX);
+    refused(
+        d.help(format!(
+            "{} rungs by {} take {} models at least: say fewer rungs, or try more models",
+            h.rungs,
+            h.factor,
+            number::thousands(h.factor.saturating_pow(most))
+        )),
+        base,
+    )
+}
+
+/// The steps at which a model's rungs end: equal shares of training where trials are matched by their steps, else of the first model's operations.
+fn rungs(base: &Parsed, space: &Space, one: &Candidate, first: &Candidate) -> Done<Vec<u64>> {
+    let Some(h) = space.halving else {
+        return Ok(vec![one.steps]);
+    };
+    let matched = space.matches.iter().any(|m| m.by.path == STEPS);
+    let aim = (!matched).then(|| first.flops());
+    let of_step = one.examined.flops_per_step;
+    let ends = ladder::ends(one.steps, h.factor, h.rungs, aim, of_step);
+    let Some(two) = ends.windows(2).position(|pair| pair[0] >= pair[1]) else {
+        return Ok(ends);
+    };
+    let message = format!("`{}` has no steps between two rungs", one.label);
+    let d = Diagnostic::error(codes::OUT_OF_RANGE, h.span, message).label(format!(
+        "rung {} would end at step {}, rung {} at step {}",
+        two + 1,
+        ends[two],
+        two + 2,
+        ends[two + 1]
+    ));
+    let d = match matched {
+        true => d.help("train for more steps, or say fewer rungs or a smaller factor"),
+        false => d.help(
+            "rungs are equal in operations: `match flops by train.steps` makes whole trainings so; or train for more steps, or say fewer rungs",
+        ),
+    };
+    let tried = one.settings.first().map(|(_, v)| v.span);
+    refused(tried.map_or(d.clone(), |at| d.also(at, "tried here")), base)
 }
 
 /// The seed of a trial, which must be one that a train block takes.
@@ -219,6 +295,7 @@ fn candidate(
     label: String,
     mut settings: Vec<(String, Value)>,
     first: Option<&Candidate>,
+    times: &mut Times,
 ) -> Done<Candidate> {
     let mut solved = Vec::new();
     if let Some(first) = first {
@@ -232,6 +309,7 @@ fn candidate(
     let mut one = Candidate {
         label,
         steps: examined.train.steps,
+        rungs: Vec::new(),
         settings,
         solved,
         seeds: Vec::new(),
@@ -239,12 +317,22 @@ fn candidate(
         off: Vec::new(),
         seconds_per_step: None,
     };
+    if let Some(m) = space.matches.iter().find(|m| m.what == Quantity::Time) {
+        one.seconds_per_step = times.of(base, &one.settings, &one.examined)?;
+        if one.seconds_per_step.is_none() {
+            return unmeasured(base, m, &one);
+        }
+    }
     let Some(first) = first else {
         one.off = vec![0.0; space.matches.len()];
         return Ok(one);
     };
     for m in space.matches.iter().filter(|m| m.by.path == STEPS) {
-        one.steps = matching::steps(first.flops(), one.examined.flops_per_step);
+        let of_step = match m.what {
+            Quantity::Time => nanoseconds(one.seconds_per_step),
+            _ => one.examined.flops_per_step,
+        };
+        one.steps = matching::steps(first.quantity(m.what), of_step);
         one.solved.push((STEPS.to_string(), one.steps));
         one.settings
             .push((STEPS.to_string(), written(one.steps, m)));
@@ -265,7 +353,10 @@ fn candidate(
             let d = match m.by.path == STEPS {
                 true => d.help(format!(
                     "one step is {} of the whole: train for more steps, or allow a larger difference, `within {}%`",
-                    number::flops(one.examined.flops_per_step as f64),
+                    match m.what {
+                        Quantity::Time => milliseconds(one.seconds_per_step),
+                        _ => number::flops(one.examined.flops_per_step as f64),
+                    },
                     (off.abs() * 100.0).ceil().min(99.0)
                 )),
                 false => d.help(format!(
@@ -280,6 +371,19 @@ fn candidate(
         one.off.push(off);
     }
     Ok(one)
+}
+
+/// Says that a time cannot be matched.
+fn unmeasured<T>(base: &Parsed, m: &Matched, one: &Candidate) -> Done<T> {
+    let message = format!("the time of a step of `{}` cannot be measured", one.label);
+    let d = Diagnostic::error(codes::INVALID_VALUE, m.span, message);
+    let d = d
+        .label("its numbers stop being finite in the first steps")
+        .help(
+            "try another learning rate, or make operations the same: `match flops by train.steps`",
+        );
+    let tried = one.settings.first().map(|(_, v)| v.span);
+    refused(tried.map_or(d.clone(), |at| d.also(at, "tried here")), base)
 }
 
 fn written(value: u64, m: &Matched) -> Value {
@@ -313,6 +417,8 @@ fn sized(base: &Parsed, m: &Matched, settings: &[(String, Value)], first: &Candi
         Ok(match m.what {
             Quantity::Parameters => parameters(base, &settings)?.map(u128::from),
             Quantity::Memory => tried(base, &settings)?.map(|e| e.memory.into()),
+            // By the number of steps alone.
+            Quantity::Time => None,
             Quantity::Flops => {
                 tried(base, &settings)?.map(|e| e.flops_per_step * u128::from(e.train.steps))
             }
@@ -332,14 +438,20 @@ fn sized(base: &Parsed, m: &Matched, settings: &[(String, Value)], first: &Candi
     }
 }
 
-/// `1.2 h`, `3.4 min`, `5 s`.
+/// `1.2 h`, `3.4 min`, `12 s`, `5.0 s`, `25 ms`.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s >= 3600.0 => format!("{:.1} h", s / 3600.0),
         s if s >= 60.0 => format!("{:.1} min", s / 60.0),
         s if s >= 10.0 => format!("{s:.0} s"),
+        s if s < 0.1 => format!("{:.0} ms", 1e3 * s),
         s => format!("{s:.1} s"),
     }
+}
+
+/// Of a step.
+fn milliseconds(seconds: Option<f64>) -> String {
+    seconds.map_or("–".into(), |s| format!("{:.3} ms", 1e3 * s))
 }
 
 /// How far along an axis a method is stable.
@@ -375,6 +487,21 @@ impl Plan {
             .sum()
     }
 
+    /// Measures the steps of models whose times are not known.
+    ///
+    /// # Errors
+    /// When a model cannot be trained.
+    pub fn measure(&mut self, measuring: &Measuring) -> Done {
+        for m in self
+            .models
+            .iter_mut()
+            .filter(|m| m.seconds_per_step.is_none())
+        {
+            m.seconds_per_step = measuring.step(&m.settings)?;
+        }
+        Ok(())
+    }
+
     /// A table for the terminal.
     pub fn text(&self, screen: Screen) -> String {
         let mut page = Page::new(screen);
@@ -403,6 +530,25 @@ impl Plan {
         if self.matches.is_empty() {
             page.paragraph("Nothing: trials differ in cost as well. `match flops by train.steps` makes their training equal.");
         }
+        if self.halving.is_some() || self.budget.is_some() {
+            page.section("how it is searched");
+        }
+        if let Some(h) = self.halving {
+            let ends: Vec<String> = self.models.first().map_or(Vec::new(), |m| {
+                m.rungs.iter().map(|n| number::thousands(*n)).collect()
+            });
+            let said = format!(
+                "the best 1/{} of the models goes on at each of {} rungs; those of the first model end at steps {}",
+                h.factor,
+                h.rungs,
+                ends.join(", ")
+            );
+            page.fact("halving", &said);
+        }
+        if let Some(budget) = self.budget {
+            let said = format!("nothing new is trained after {}", duration(budget));
+            page.fact("budget", &said);
+        }
         page.section("trials");
         page.table(&self.table());
         page.section("together");
@@ -411,7 +557,15 @@ impl Plan {
             .iter()
             .map(|m| m.flops() * m.seeds.len() as u128)
             .sum();
-        page.fact("training FLOPs", &number::flops(all as f64));
+        let most = if self.halving.is_some() {
+            "at most "
+        } else {
+            ""
+        };
+        page.fact(
+            "training FLOPs",
+            &format!("{most}{}", number::flops(all as f64)),
+        );
         let largest = self.models.iter().map(|m| m.examined.memory).max();
         page.fact(
             "memory",
@@ -430,6 +584,9 @@ impl Plan {
         let mut notes = Vec::new();
         if self.models.iter().any(|m| m.examined.at_most) {
             notes.push("≤: tokens are left out, or steps are decided while the model runs, so operations are the most that there can be.");
+        }
+        if self.models.iter().any(|m| m.seconds_per_step.is_some()) {
+            notes.push("Times: the median of steps that were measured here, a second for each model, evaluations aside.");
         }
         let several = |m: &Candidate| m.examined.proved.iter().any(|p| p.real.is_none());
         if self.models.iter().any(several) {
@@ -461,7 +618,7 @@ impl Plan {
         head.extend(sizes.iter().map(|s| Cell::right(*s)));
         head.extend(["FLOPs", "±", "parameters", "memory"].map(Cell::right));
         if measured {
-            head.push(Cell::right("time"));
+            head.extend(["a step", "time"].map(Cell::right));
         }
         head.extend(["order", "real", "imaginary"].map(Cell::right));
         table.row(head);
@@ -491,6 +648,7 @@ impl Plan {
             row.push(Cell::right(number::thousands(e.parameters)));
             row.push(Cell::right(number::bytes(e.memory)));
             if measured {
+                row.push(Cell::right(milliseconds(m.seconds_per_step)));
                 row.push(Cell::right(m.seconds().map_or("–".into(), duration)));
             }
             row.push(Cell::right(each(&e.proved, order)));
@@ -521,11 +679,11 @@ impl Plan {
             let matched = self.matches.iter().zip(&m.off);
             let matched = matched.map(|(m, off)| json!({ "what": m.what.word(), "by": m.by.path, "off": off }));
             json!({
-                "label": m.label, "settings": settings(&m.settings), "seeds": m.seeds, "steps": m.steps,
+                "label": m.label, "settings": settings(&m.settings), "seeds": m.seeds, "steps": m.steps, "rungs": m.rungs,
                 "training_flops": m.flops() as f64, "flops_at_most": e.at_most,
                 "flops_off": aim.map(|a| matching::off(m.flops(), a.flops())),
                 "parameters": e.parameters, "memory_bytes": e.memory, "matched": matched.collect::<Vec<_>>(),
-                "seconds": m.seconds(), "flows": flows.collect::<Vec<_>>(),
+                "seconds": m.seconds(), "seconds_per_step": m.seconds_per_step, "flows": flows.collect::<Vec<_>>(),
             })
         });
         let trials = self.trials.iter().map(|t| {
@@ -533,6 +691,7 @@ impl Plan {
         });
         json!({
             "format": 1, "file": self.file, "model": self.model, "names": self.names, "rank": self.rank.word(),
+            "halving": self.halving.map(|h| json!({ "factor": h.factor, "rungs": h.rungs })), "budget_seconds": self.budget,
             "baseline": 0, "models": models.collect::<Vec<_>>(), "trials": trials.collect::<Vec<_>>(),
         })
     }

@@ -2,9 +2,10 @@
 //!
 //! Takes the outcomes of trials; gives intervals over seeds, differences to the first model paired by seed (trials of one seed see the same windows in
 //! the same order), and which of these hold at 95 % after Holm's correction for their number. A model with a trial that diverged is not compared: the
-//! seeds that are left would be chosen by their outcome.
+//! seeds that are left would be chosen by their outcome. Where models stop at rungs, each is ranked by what it was at the last rung that it has finished, among those
+//! that got as far, and compared with what the first model was there.
 
-use crate::folder::{Outcome, State};
+use crate::folder::Outcome;
 use crate::plan::Plan;
 use crate::space::Rank;
 use crate::student::{half_width, holm, moments, needed, of_mean};
@@ -21,10 +22,10 @@ pub const LEVEL: f64 = 0.05;
 #[derive(Clone, Debug)]
 pub struct Ranking {
     pub by: Rank,
-    /// Places in [`Plan::models`], in the order of their means; those without one last.
+    /// Those that got farthest first, in the order of their means; those without one last.
     pub rows: Vec<Row>,
-    /// Trials that have no outcome yet.
-    pub missing: usize,
+    /// Places in [`Plan::trials`] of those that have no outcome yet.
+    pub missing: Vec<usize>,
     /// What was predicted: how many, of what.
     pub of: Option<(u64, String)>,
 }
@@ -33,6 +34,8 @@ pub struct Ranking {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub model: usize,
+    /// The last rung that all of its trials have finished, from 0.
+    pub rung: usize,
     /// Seeds with a result, and the results.
     pub seeds: Vec<u64>,
     pub values: Vec<f64>,
@@ -102,46 +105,72 @@ impl Difference {
     }
 }
 
-fn value(by: Rank, o: &Outcome) -> Option<f64> {
-    match by {
-        Rank::HeldOut => o.held_out_loss,
-        Rank::Accuracy => o.accuracy,
+/// What is known of a model at the end of a rung.
+fn row(plan: &Plan, outcomes: &[Vec<Option<Outcome>>], model: usize, rung: usize) -> Row {
+    let own = plan.trials.iter().zip(outcomes);
+    let own = own.filter(|(t, _)| t.model == model);
+    let (mut seeds, mut values, mut diverged) = (Vec::new(), Vec::new(), 0);
+    for (trial, outcomes) in own {
+        let Some(outcome) = at(plan, outcomes, rung) else {
+            continue;
+        };
+        match outcome.value(plan.rank) {
+            Some(v) => {
+                seeds.push(trial.seed);
+                values.push(v);
+            }
+            None => diverged += 1,
+        }
+    }
+    let known = moments(&values);
+    let half = known
+        .and_then(|(_, d)| d)
+        .map(|d| half_width(d, values.len()));
+    Row {
+        model,
+        rung,
+        seeds,
+        mean: known.map(|(mean, _)| mean).filter(|_| diverged == 0),
+        half,
+        values,
+        diverged,
+        against: Against::Itself,
     }
 }
 
-/// Ranks what there is; `outcomes` are those of [`Plan::trials`].
-pub fn rank(plan: &Plan, outcomes: &[Option<Outcome>]) -> Ranking {
-    let mut rows: Vec<Row> = (0..plan.models.len())
-        .map(|model| {
-            let own = plan.trials.iter().zip(outcomes);
-            let own = own.filter(|(t, _)| t.model == model);
-            let (mut seeds, mut values, mut diverged) = (Vec::new(), Vec::new(), 0);
-            for (trial, outcome) in own {
-                let Some(outcome) = outcome else { continue };
-                match value(plan.rank, outcome).filter(|v| v.is_finite()) {
-                    Some(v) if outcome.state == State::Complete => {
-                        seeds.push(trial.seed);
-                        values.push(v);
-                    }
-                    _ => diverged += 1,
-                }
-            }
-            let known = moments(&values);
-            let half = known
-                .and_then(|(_, d)| d)
-                .map(|d| half_width(d, values.len()));
-            Row {
-                model,
-                seeds,
-                mean: known.map(|(mean, _)| mean).filter(|_| diverged == 0),
-                half,
-                values,
-                diverged,
-                against: Against::Itself,
-            }
+/// What came out of a trial at the end of a rung; one that diverged before stays what it is.
+fn at<'o>(plan: &Plan, outcomes: &'o [Option<Outcome>], rung: usize) -> Option<&'o Outcome> {
+    let mut before = outcomes[..rung].iter().flatten();
+    let diverged = before.find(|o| o.value(plan.rank).is_none());
+    diverged.or(outcomes[rung].as_ref())
+}
+
+/// Ranks what there is; `outcomes` are those of [`Plan::trials`], at the ends of their rungs.
+pub fn rank(plan: &Plan, outcomes: &[Vec<Option<Outcome>>]) -> Ranking {
+    let reached = |model: usize| {
+        let own = plan.trials.iter().zip(outcomes);
+        let own: Vec<_> = own.filter(|(t, _)| t.model == model).collect();
+        let rungs = (0..plan.models[model].rungs.len()).rev();
+        let all = |rung: &usize| own.iter().all(|(_, o)| o[*rung].is_some());
+        let whole = rungs.clone().find(all);
+        // Where one diverged, others of the model may have got farther.
+        whole.or_else(|| {
+            let some = |rung: &usize| own.iter().all(|(_, o)| at(plan, o, *rung).is_some());
+            rungs.rev().find(some)
         })
+    };
+    let mut rows: Vec<Row> = (0..plan.models.len())
+        .map(|model| row(plan, outcomes, model, reached(model).unwrap_or(0)))
         .collect();
-    compare(&mut rows);
+    let firsts: Vec<Row> = match rows.first() {
+        Some(first) => (0..=first.rung)
+            .map(|r| row(plan, outcomes, 0, r))
+            .collect(),
+        None => Vec::new(),
+    };
+    if let Some((_, others)) = rows.split_first_mut() {
+        compare(&firsts, others);
+    }
     let sign = match plan.rank {
         Rank::HeldOut => 1.0,
         Rank::Accuracy => -1.0,
@@ -149,24 +178,30 @@ pub fn rank(plan: &Plan, outcomes: &[Option<Outcome>]) -> Ranking {
     // Those without a mean are last, in the order of the plan.
     rows.sort_by(|a, b| {
         let key = |r: &Row| r.mean.map_or(f64::INFINITY, |m| sign * m);
-        key(a).total_cmp(&key(b)).then(a.model.cmp(&b.model))
+        let rung = |r: &Row| r.mean.map(|_| r.rung);
+        (rung(b).cmp(&rung(a)))
+            .then(key(a).total_cmp(&key(b)))
+            .then(a.model.cmp(&b.model))
     });
-    let first = outcomes.iter().flatten().find(|o| o.number.is_some());
+    let all = || outcomes.iter().flatten().flatten();
+    let first = all().find(|o| o.number.is_some());
+    let missing = (0..outcomes.len()).filter(|t| outcomes[*t].iter().flatten().next().is_none());
     Ranking {
         by: plan.rank,
         rows,
-        missing: outcomes.iter().filter(|o| o.is_none()).count(),
+        missing: missing.collect(),
         of: first.and_then(|o| Some((o.number?, o.of.clone()?))),
     }
 }
 
-/// Compares all with the first.
-pub fn compare(rows: &mut [Row]) {
-    let Some((first, others)) = rows.split_first_mut() else {
-        return;
-    };
+/// Compares others with what the first model was at the ends of its rungs.
+pub fn compare(firsts: &[Row], others: &mut [Row]) {
     let mut found: Vec<(usize, Difference)> = Vec::new();
     for (at, row) in others.iter_mut().enumerate() {
+        let Some(first) = firsts.get(row.rung) else {
+            row.against = Against::NotCompared("the first model stopped earlier");
+            continue;
+        };
         let pairs = row.seeds.iter().zip(&row.values).filter_map(|(seed, v)| {
             let same = first.seeds.iter().position(|s| s == seed)?;
             Some(v - first.values[same])
@@ -210,6 +245,36 @@ pub fn compare(rows: &mut [Row]) {
     }
 }
 
+/// Most models that are named in a sentence.
+const NAMED: usize = 8;
+
+/// Models of trials with their seeds, the first few of them.
+fn names(plan: &Plan, trials: &[usize]) -> String {
+    let mut models: Vec<(usize, Vec<String>)> = Vec::new();
+    for t in trials.iter().map(|t| &plan.trials[*t]) {
+        match models.last_mut().filter(|(m, _)| *m == t.model) {
+            Some((_, seeds)) => seeds.push(t.seed.to_string()),
+            None => models.push((t.model, vec![t.seed.to_string()])),
+        }
+    }
+    let shown = models.iter().take(NAMED);
+    let shown = shown.map(|(m, seeds)| {
+        let word = if seeds.len() == 1 { "seed" } else { "seeds" };
+        format!("`{}` {word} {}", plan.models[*m].label, seeds.join(", "))
+    });
+    let mut shown: Vec<String> = shown.collect();
+    if let Some(more) = models.len().checked_sub(NAMED).filter(|n| *n > 0) {
+        shown.push(format!("and {more} more"));
+    }
+    shown.join("; ")
+}
+
+/// The last rung that a model has finished, of how many.
+pub fn rung_of(plan: &Plan, row: &Row) -> String {
+    let all = plan.models[row.model].rungs.len();
+    format!("{} of {all}", row.rung + 1)
+}
+
 /// Four decimals: losses differ in the third.
 fn shown(x: f64) -> String {
     format!("{x:.4}")
@@ -231,19 +296,21 @@ impl Ranking {
         page.section("ranking");
         let mut table = Table::new(2);
         let head = ["", "model"].map(Cell::left).into_iter();
+        let rung = plan.halving.map(|_| Cell::right("rung"));
         let columns = [by, "± 95%", "seeds", "difference", "± 95%", "p", ""];
-        table.row(head.chain(columns.map(Cell::right)).collect());
+        let columns = columns.map(Cell::right);
+        table.row(head.chain(rung).chain(columns).collect());
         table.rule();
         for (place, row) in self.rows.iter().enumerate() {
             let m = &plan.models[row.model];
             let place = row.mean.map_or(String::new(), |_| (place + 1).to_string());
-            let mut cells = vec![
-                Cell::right(place),
-                Cell::left(&*m.label),
+            let mut cells = vec![Cell::right(place), Cell::left(&*m.label)];
+            cells.extend(plan.halving.map(|_| Cell::right(rung_of(plan, row))));
+            cells.extend([
                 Cell::right(row.mean.map_or("–".into(), shown)),
                 Cell::right(row.half.map_or("–".into(), shown)),
                 Cell::right(row.values.len().to_string()),
-            ];
+            ]);
             let (difference, half, p, said) = match &row.against {
                 Against::Itself => (
                     "".into(),
@@ -271,12 +338,19 @@ impl Ranking {
         }
         page.table(&table);
         page.blank();
-        if self.missing > 0 {
-            let said = count(self.missing, "trial");
+        if !self.missing.is_empty() {
+            let said = count(self.missing.len(), "trial");
             page.paragraph(&format!(
-                "{said} of {} without a result yet.",
-                plan.trials.len()
+                "{said} of {} without a result yet: {}.",
+                plan.trials.len(),
+                names(plan, &self.missing)
             ));
+        }
+        if plan.halving.is_some() {
+            page.paragraph(
+                "Rung: the last one that a model has finished. Those that are not promoted stop there, and stand behind those that got farther. \
+                 What is trained farther was chosen by results of the same seeds, which intervals and p do not know.",
+            );
         }
         page.paragraph(
             "Differences are to the first model of the file, paired by seed; p by Student's t test, with Holm's correction for their number. \
@@ -301,7 +375,7 @@ impl Ranking {
                 _ => None,
             };
             json!({
-                "model": r.model, "label": m.label, "mean": r.mean, "half_width": r.half, "seeds": r.seeds,
+                "model": r.model, "label": m.label, "rung": r.rung + 1, "steps": m.rungs[r.rung], "mean": r.mean, "half_width": r.half, "seeds": r.seeds,
                 "values": r.values, "diverged": r.diverged, "difference": against, "not_compared": why,
                 "training_flops": m.flops() as f64, "parameters": m.examined.parameters,
             })
@@ -309,7 +383,7 @@ impl Ranking {
         json!({
             "format": 1, "by": self.by.word(), "level": LEVEL, "baseline": 0,
             "number": self.of.as_ref().map(|(n, _)| n), "of": self.of.as_ref().map(|(_, of)| of),
-            "missing": self.missing, "rows": rows.collect::<Vec<_>>(),
+            "missing": self.missing.len(), "rows": rows.collect::<Vec<_>>(),
         })
     }
 }

@@ -4,10 +4,11 @@
 //! found here, at its place, before anything is expanded: points are counted first. Leaves whether a value fits its place to `examine.rs`.
 
 mod points;
+mod search;
 
 use odec_compiler::codes;
-use odec_compiler::scheme::scalar::{Scope, exact, name_of, unknown_option, whole};
-use odec_grammar::ast::{Arg, Block, Call, Entry, Expr, ExprKind, Ident, Item, Range};
+use odec_compiler::scheme::scalar::{Scope, exact, name_of, unknown_option};
+use odec_grammar::ast::{Block, Call, Entry, Expr, ExprKind, Ident, Item, Range};
 use odec_grammar::{Diagnostic, Sources, Span, nearest, settable};
 
 /// Most points of a space.
@@ -25,6 +26,19 @@ pub struct Space {
     pub rank: Rank,
     /// Where that is said.
     pub rank_span: Option<Span>,
+    /// Which models are trained to their end; all where nothing is said.
+    pub halving: Option<Halving>,
+    /// Seconds after which nothing new is trained.
+    pub budget: Option<f64>,
+}
+
+/// `halving(factor: 3, rungs: 3)`: of the models that have finished a rung, the best of `factor` goes on to the next (Li et al. 2020).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Halving {
+    pub factor: u64,
+    /// How often models are compared, the end of training among them.
+    pub rungs: u64,
+    pub span: Span,
 }
 
 /// A name that has several values.
@@ -66,13 +80,16 @@ pub enum Quantity {
     Parameters,
     /// Bytes that training takes.
     Memory,
+    /// Seconds of the whole training, predicted from a few measured steps.
+    Time,
 }
 
 impl Quantity {
-    const ALL: [(&'static str, Quantity); 3] = [
+    const ALL: [(&'static str, Quantity); 4] = [
         ("flops", Quantity::Flops),
         ("params", Quantity::Parameters),
         ("memory", Quantity::Memory),
+        ("time", Quantity::Time),
     ];
 
     /// Its word in an explore block.
@@ -81,6 +98,7 @@ impl Quantity {
             Quantity::Flops => "flops",
             Quantity::Parameters => "params",
             Quantity::Memory => "memory",
+            Quantity::Time => "time",
         }
     }
 
@@ -90,6 +108,7 @@ impl Quantity {
             Quantity::Flops => "training FLOPs",
             Quantity::Parameters => "parameters",
             Quantity::Memory => "memory",
+            Quantity::Time => "predicted time",
         }
     }
 }
@@ -152,6 +171,14 @@ struct Samples {
     seed: u64,
 }
 
+/// What is said of how a space is searched.
+#[derive(Default)]
+struct Search {
+    samples: Option<Samples>,
+    halving: Option<Halving>,
+    budget: Option<f64>,
+}
+
 /// The explore block of a file.
 pub fn block(file: &odec_grammar::ast::File) -> Option<&Block> {
     file.items.iter().find_map(|item| match item {
@@ -193,12 +220,12 @@ struct Reader<'f> {
     sink: Vec<Diagnostic>,
 }
 
-const ENTRIES: [&str; 2] = ["search", "rank"];
+const ENTRIES: [&str; 3] = ["search", "rank", "budget"];
 
 impl Reader<'_> {
     fn space(&mut self, block: &Block) -> Option<Space> {
         let mut axes: Vec<(Name, Values)> = Vec::new();
-        let mut samples = None;
+        let mut search = Search::default();
         let (mut rank, mut rank_span) = (None, None);
         for e in &block.entries {
             if e.is_in {
@@ -210,7 +237,9 @@ impl Reader<'_> {
             }
             let key = dotted(&e.key);
             match key.as_str() {
-                "search" => self.search(e, &mut samples),
+                "search" => self.search(e, &mut search),
+                "budget" if search.budget.is_some() => self.repeated(e.span, "budget"),
+                "budget" => search.budget = self.budget(e),
                 "rank" if rank_span.is_some() => self.repeated(e.span, "rank"),
                 "rank" => (rank, rank_span) = (self.rank(e), Some(e.span)),
                 _ => self.unknown(e, &key),
@@ -228,13 +257,15 @@ impl Reader<'_> {
             );
             return None;
         }
-        let points = self.points(block, &axes, samples)?;
+        let points = self.points(block, &axes, search.samples)?;
         Some(Space {
             names: axes.into_iter().map(|(name, _)| name).collect(),
             points,
             matches,
             rank: rank.unwrap_or_default(),
             rank_span,
+            halving: search.halving,
+            budget: search.budget,
         })
     }
 
@@ -259,9 +290,6 @@ impl Reader<'_> {
         self.sink.push(match key {
             "match" => d.help("say by which value it is met: `match flops by train.steps`"),
             "where" => d.help("say what it may be: `where width*steps in 1..=4096`"),
-            "budget" => {
-                d.help("time is said where it is spent: `odec explore FILE --time-limit 7200`")
-            }
             _ if self.known.iter().any(known) => {
                 d.help(format!("values are given with `in`: `{key} in [ … ]`"))
             }
@@ -498,69 +526,6 @@ impl Reader<'_> {
         })
     }
 
-    /// `search random(samples: 8, seed: 0)`.
-    fn search(&mut self, e: &Entry, samples: &mut Option<Samples>) {
-        for value in &e.values {
-            let call = match &value.kind {
-                ExprKind::Call(call) => name_of(&call.callee).map(|f| (f, Some(&**call))),
-                _ => name_of(value).map(|f| (f, None)),
-            };
-            let Some((word, call)) = call else {
-                let d = Diagnostic::error(codes::UNKNOWN_OPTION, value.span, "this is no search");
-                self.sink
-                    .push(d.help("write `random(samples: 8, seed: 0)`"));
-                continue;
-            };
-            match word.name.as_str() {
-                "random" if samples.is_some() => self.repeated(value.span, "search"),
-                "random" => *samples = self.random(call, value.span),
-                _ => self
-                    .sink
-                    .push(unknown_option("a search", &word, &["random"])),
-            }
-        }
-    }
-
-    /// Its arguments, both by name.
-    fn random(&mut self, call: Option<&Call>, span: Span) -> Option<Samples> {
-        let args = call.map_or(&[][..], |c| &c.args[..]);
-        let named = |a: &Arg, name: &str| a.label.as_ref().is_some_and(|l| l.name == name);
-        let known = ["samples", "seed"];
-        if let Some(a) = args
-            .iter()
-            .find(|a| !known.iter().any(|name| named(a, name)))
-        {
-            let at = a.label.as_ref().map_or(a.value.span, |l| l.span);
-            let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, at, "`random` has no such argument");
-            self.sink.push(d.help("it has `samples` and `seed`"));
-            return None;
-        }
-        let mut found = [0; 2];
-        let bounds = [(1, MOST as u64), (0, i64::MAX as u64)];
-        for ((slot, name), (least, most)) in found.iter_mut().zip(known).zip(bounds) {
-            let given: Vec<&Arg> = args.iter().filter(|a| named(a, name)).collect();
-            let value = match given[..] {
-                [one] => whole(&one.value, &Scope::new(), least, most),
-                [] => {
-                    let message = format!("`random` needs `{name}`");
-                    let d = Diagnostic::error(codes::MISSING_ARGUMENT, span, message);
-                    Err(d.help("write `random(samples: 8, seed: 0)`"))
-                }
-                [_, again, ..] => {
-                    let message = format!("`{name}` is given twice");
-                    Err(Diagnostic::error(
-                        codes::REPEATED_ARGUMENT,
-                        again.value.span,
-                        message,
-                    ))
-                }
-            };
-            *slot = value.map_err(|d| self.sink.push(d)).ok()?;
-        }
-        let [number, seed] = found;
-        Some(Samples { number, seed })
-    }
-
     fn rank(&mut self, e: &Entry) -> Option<Rank> {
         let all = [Rank::HeldOut, Rank::Accuracy];
         let given = e.values.first()?;
@@ -631,7 +596,15 @@ impl Reader<'_> {
             let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, "the seed changes no cost");
             self.sink.push(d);
         }
-        if by == STEPS && m.what != Quantity::Flops {
+        if by != STEPS && m.what == Quantity::Time {
+            let message = "time is the same by the number of steps alone";
+            let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, message);
+            self.sink.push(
+                d.label("each of its sizes would have to be measured")
+                    .help("write `match time by train.steps`"),
+            );
+        }
+        if by == STEPS && matches!(m.what, Quantity::Parameters | Quantity::Memory) {
             let message = format!("the number of steps does not change {}", m.what.name());
             let d = Diagnostic::error(codes::INVALID_VALUE, m.by.span, message);
             self.sink.push(d.help(format!(

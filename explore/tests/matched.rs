@@ -1,7 +1,7 @@
 //! Values that are solved for, and how trials share a machine.
 
 use odec_explore::matching::{off, size, steps};
-use odec_explore::run::{Share, share};
+use odec_explore::share::{Share, share};
 
 #[test]
 fn steps_are_the_nearest_whole_number() {

@@ -47,7 +47,7 @@ pub struct Expr {
 pub enum ExprKind {
     /// The text of a decimal number: `3`, `0.25`, `1e-3`. Exact.
     Number(String),
-    /// `4 GiB`, `1%`, `200 steps`: number text and unit (`%`, `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `steps`).
+    /// `4 GiB`, `1%`, `200 steps`, `2 h`: number text and unit (`%`, `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `steps`, `h`, `min`, `s`).
     Quantity(String, String),
     Str(String),
     Name(String),

@@ -124,6 +124,10 @@ fn small_texts() {
             "explore{\na 0..;b c\nd 1..;\ne 2}",
             "explore {\n  a 0..;  b c\n  d 1..;\n  e 2\n}\n",
         ),
+        (
+            "explore{ budget   2  h; a in [1]\nbudget 90min\nbudget 1\nh in [2]}",
+            "explore {\n  budget 2 h\n  a      in [1]\n  budget 90 min\n  budget 1\n  h      in [2]\n}\n",
+        ),
         ("train{\na 0..;\nb c}", "train {\n  a 0..;\n  b c\n}\n"),
         (
             "train{ a 4GiB;b 1%;c -1;d.e (1,2) }",

@@ -5,15 +5,19 @@ use crate::signals::Signals;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::source::{Parsed, parsed, report};
 use odec_driver::terminal;
-use odec_explore::folder::Folder;
+use odec_explore::folder::{Folder, step_times};
 use odec_explore::identity;
 use odec_explore::picture;
-use odec_explore::plan::{Plan, plan};
+use odec_explore::plan::{Plan, duration, plan};
 use odec_explore::rank::rank;
-use odec_explore::run::{Ended, Options, fit, measure, outcome, run as run_trials};
-use odec_explore::space;
+use odec_explore::run::{Ended, run as run_trials};
+use odec_explore::share::{cores, fit, share};
+use odec_explore::space::{self, Space};
+use odec_explore::times::{Measuring, Times};
+use odec_explore::work::{Engine, Options, outcomes};
 use odec_runtime::{Show, Shown, out, outln};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub fn run(args: &cli::Explore) -> Done {
@@ -29,6 +33,13 @@ pub fn run(args: &cli::Explore) -> Done {
         time_limit: args.time_limit,
         checkpoint_seconds: args.checkpoint_every,
         device: args.device,
+        engine: match &args.engine {
+            Engine::Ray { address, .. } => Engine::Ray {
+                address: address.clone(),
+                retries: args.max_retries,
+            },
+            Engine::Local => Engine::Local,
+        },
         stop: signals.stop(),
         show: if args.json {
             Show::Warnings
@@ -37,17 +48,27 @@ pub fn run(args: &cli::Explore) -> Done {
         },
     };
     let base = parsed(&args.source.file, &args.source.set)?;
-    let mut plan = planned(&base)?;
+    let (space, name) = spaced(&base)?;
+    let out = args.out.clone();
+    let out = out.unwrap_or_else(|| PathBuf::from("explorations").join(name));
+    let (file, set) = (&args.source.file, &args.source.set);
+    let measuring = |trials, fit| Measuring {
+        path: file,
+        set,
+        device: args.device,
+        threads: share(cores(), trials, fit, options.jobs).threads,
+    };
+    let known = match args.plan {
+        true => BTreeMap::new(),
+        false => step_times(&out)?,
+    };
+    let mut times = Times::new(measuring(space.points.len(), usize::MAX), known);
+    let mut plan = plan(&base, &space, &mut times)?;
     if args.plan {
         if args.measure {
             let fit = fit(&plan, &base, &options)?;
-            measure(
-                &mut plan,
-                &args.source.file,
-                &args.source.set,
-                &options,
-                fit,
-            )?;
+            let trials = plan.trials.len();
+            plan.measure(&measuring(trials, fit))?;
         }
         match args.json {
             true => outln!("{}", plan.json()),
@@ -59,12 +80,14 @@ pub fn run(args: &cli::Explore) -> Done {
     for model in &plan.models {
         identity::data(&model.examined.train)?;
     }
-    fit(&plan, &base, &options)?;
-    let out = args.out.clone();
-    let out = out.unwrap_or_else(|| PathBuf::from("explorations").join(&plan.model));
+    if options.engine == Engine::Local {
+        fit(&plan, &base, &options)?;
+    }
     let folder = Folder::open(&out, &plan)?;
+    if !times.known().is_empty() {
+        folder.keep_step_times(times.known())?;
+    }
     signals.listen().map_err(Failure::internal)?;
-    let (file, set) = (&args.source.file, &args.source.set);
     let ended = run_trials(&plan, &folder, &base, file, set, &options)?;
     ranked(args, &plan, &folder)?;
     let again = format!(
@@ -83,11 +106,21 @@ pub fn run(args: &cli::Explore) -> Done {
             }
             Ok(())
         }
+        Ended::Budget => {
+            if !args.json {
+                outln!(
+                    "budget: {} are used up, so nothing new was trained; a larger `budget` goes on in {}",
+                    duration(plan.budget.unwrap_or_default()),
+                    folder.path().shown()
+                );
+            }
+            Ok(())
+        }
     }
 }
 
-/// The plan of a file whose model and explore block are right.
-fn planned(base: &Parsed) -> Done<Plan> {
+/// The space of a file whose model and explore block are right, and the model's name.
+fn spaced(base: &Parsed) -> Done<(Space, String)> {
     let name = base.sources.name(base.main);
     let Some(block) = space::block(&base.file) else {
         return Err(Failure::Input(format!(
@@ -95,30 +128,31 @@ fn planned(base: &Parsed) -> Done<Plan> {
         )));
     };
     // What is wrong with the file itself is said once.
-    base.clone().built()?;
-    let space = match space::read(block, &base.file, &base.sources) {
-        Ok(space) => space,
+    let model = base.clone().built()?.name;
+    match space::read(block, &base.file, &base.sources) {
+        Ok(space) => Ok((space, model)),
         Err(messages) => {
             report(&messages, &base.sources)?;
-            return Err(Failure::internal(
+            Err(Failure::internal(
                 "an explore block is wrong without an error",
-            ));
+            ))
         }
-    };
-    plan(base, &space)
+    }
 }
 
 /// Ranks what there is, writes it down, and prints it.
 fn ranked(args: &cli::Explore, plan: &Plan, folder: &Folder) -> Done {
-    let each = (0..plan.trials.len()).map(|n| outcome(plan, folder, n));
+    let each = (0..plan.trials.len()).map(|n| outcomes(plan, folder, n));
     let outcomes = each.collect::<Done<Vec<_>>>()?;
     let ranking = rank(plan, &outcomes);
     let json = ranking.json(plan);
     folder.keep_ranking(&json, &picture::svg(plan, &ranking))?;
+    let missing = ranking.missing.iter().map(|t| &plan.trials[*t].hash);
+    let missing: Vec<_> = missing.collect();
     match args.json {
         true => outln!(
             "{}",
-            json!({ "exploration": folder.path().display().to_string(), "ranking": json })
+            json!({ "exploration": folder.path().display().to_string(), "missing": missing, "ranking": json })
         ),
         false => {
             out!("{}", ranking.text(plan, terminal::screen()));

@@ -31,6 +31,7 @@ pub mod simulate;
 pub mod tokenize;
 pub mod train;
 pub mod translate;
+pub mod trial;
 
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};

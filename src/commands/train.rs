@@ -96,7 +96,7 @@ fn finish(
         let end = match summary.end {
             End::TimeLimit => "time_limit",
             End::Patience => "patience",
-            End::Complete | End::Asked => "complete",
+            End::Complete | End::Asked | End::Paused => "complete",
         };
         outln!(
             "{}",
@@ -111,7 +111,7 @@ fn finish(
     let why = match summary.end {
         End::TimeLimit => " (time limit)",
         End::Patience => " (no lower held-out loss)",
-        End::Complete | End::Asked => "",
+        End::Complete | End::Asked | End::Paused => "",
     };
     outln!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
     if let Some(e) = &summary.held_out {

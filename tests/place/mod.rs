@@ -3,6 +3,8 @@
 // Each test crate uses its own part of this.
 #![allow(dead_code)]
 
+pub mod explored;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;

@@ -211,6 +211,17 @@ impl Builder<'_> {
         }
     }
 
+    /// `2 h`.
+    pub(super) fn lasting(&self, pair: Pair<Rule>) -> Expr {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        let [number, unit] = [inner.next(), inner.next()].map(|p| p.as_str().to_string());
+        Expr {
+            kind: ExprKind::Quantity(number, unit),
+            span,
+        }
+    }
+
     pub(super) fn number(&self, pair: Pair<Rule>) -> Expr {
         Expr {
             kind: ExprKind::Number(pair.as_str().to_string()),

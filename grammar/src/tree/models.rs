@@ -343,7 +343,12 @@ impl Builder<'_> {
         Entry {
             key,
             is_in,
-            values: values.into_iter().map(|p| self.value(p)).collect(),
+            values: (values.into_iter())
+                .map(|p| match p.as_rule() {
+                    Rule::lasting => self.lasting(p),
+                    _ => self.value(p),
+                })
+                .collect(),
             exceptions: exceptions.into_iter().map(|p| self.exception(p)).collect(),
             span,
         }

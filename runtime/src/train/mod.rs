@@ -33,6 +33,8 @@ use std::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub steps: Option<u64>,
+    /// A step after which the sitting ends, with a checkpoint. The run itself is as long as it was: so is its schedule.
+    pub pause: Option<u64>,
     /// Seconds of training, over all sittings, evaluations included.
     pub time_limit: Option<f64>,
     /// Other files than the manifest's or the run's, when there are any.
@@ -60,6 +62,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             steps: None,
+            pause: None,
             time_limit: None,
             data: Vec::new(),
             init: None,
@@ -86,6 +89,8 @@ pub enum End {
     Patience,
     /// [`Settings::stop`] was set.
     Asked,
+    /// The step of [`Settings::pause`] is done, and others are left.
+    Paused,
 }
 
 /// How a run ended.
@@ -216,6 +221,12 @@ impl Run {
                     ));
                     break End::Patience;
                 }
+                if s.pause.is_some_and(|at| self.progress().step >= at) {
+                    if self.saved < self.progress().step {
+                        self.save()?;
+                    }
+                    break End::Paused;
+                }
                 if s.stop.load(Ordering::Relaxed) {
                     self.save()?;
                     break End::Asked;
@@ -227,7 +238,8 @@ impl Run {
             let last_of_some = |run: &Run| {
                 let asked = s.stop.load(Ordering::Relaxed) || run.out_of_time();
                 let due = save_due(last_save) || look_due(run) || run.keep_due();
-                asked || run.enqueued() >= steps || due
+                let paused = s.pause.is_some_and(|at| run.enqueued() >= at);
+                asked || paused || run.enqueued() >= steps || due
             };
             if under_way == 0 {
                 self.enqueue()?;

@@ -280,6 +280,30 @@ fn seeds_make_runs_differ_and_nothing_else_does() {
     assert_ne!(a, go("c", Some(8)));
 }
 
+/// Pauses change no number: the schedule is that of all steps, and so are evaluations.
+#[test]
+fn a_run_that_pauses_is_the_run_that_does_not() {
+    let p = place();
+    let (whole, parts) = (p.at("whole"), p.at("parts"));
+    let s = p.settings();
+    train(&p.artifact, &whole, &s).unwrap();
+    let until = |step| Settings {
+        pause: Some(step),
+        ..p.settings()
+    };
+    let first = train(&p.artifact, &parts, &until(7)).unwrap();
+    assert_eq!((first.steps, first.end), (7, End::Paused));
+    // Asked for what is done already, it does nothing.
+    let again = resume(&parts, &until(7)).unwrap();
+    assert_eq!((again.steps, again.end, again.loss), (7, End::Paused, None));
+    let second = resume(&parts, &until(23)).unwrap();
+    assert_eq!((second.steps, second.end), (23, End::Paused));
+    let last = resume(&parts, &until(1000)).unwrap();
+    assert_eq!((last.steps, last.end), (40, End::Complete));
+    assert_eq!(checkpoint_bytes(&whole), checkpoint_bytes(&parts));
+    assert_eq!(losses(&whole), losses(&parts));
+}
+
 #[test]
 fn a_time_limit_ends_the_run_with_an_annealed_rate() {
     let p = place();
