@@ -20,9 +20,13 @@ fn integer(x: u64, ty: Ty) -> i128 {
 }
 
 fn cut(x: i128, bits: u32) -> u64 {
+    low(x as u64, bits)
+}
+
+fn low(x: u64, bits: u32) -> u64 {
     match bits {
-        64 => x as u64,
-        n => x as u64 & ((1 << n) - 1),
+        64 => x,
+        n => x & ((1 << n) - 1),
     }
 }
 
@@ -101,19 +105,26 @@ fn bits(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
         Op::Not => !a,
         _ => unreachable!(),
     };
-    cut(x.into(), ty.bits())
+    low(x, ty.bits())
 }
 
 fn whole(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
     let n = ty.bits();
+    // The lower bits of these depend on the lower bits of their operands alone, whatever the sign. They are most of all instructions.
+    let lower = match op {
+        Op::Add => Some(a.wrapping_add(b)),
+        Op::Sub => Some(a.wrapping_sub(b)),
+        Op::Mul => Some(a.wrapping_mul(b)),
+        Op::Mad => Some(a.wrapping_mul(b).wrapping_add(c)),
+        _ => None,
+    };
+    if let Some(x) = lower {
+        return low(x, n);
+    }
     let (x, y) = (integer(a, ty), integer(b, ty));
     let out = match op {
-        Op::Add => x + y,
-        Op::Sub => x - y,
-        Op::Mul => x * y,
         Op::MulWide => return cut(x * y, 2 * n),
         Op::MulHigh => (x * y) >> n,
-        Op::Mad => x * y + integer(c, ty),
         Op::MadWide => return cut(x * y + i128::from(c), 2 * n),
         Op::Div => x / y,
         Op::Rem => x % y,
