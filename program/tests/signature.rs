@@ -3,7 +3,6 @@
 use odec_program::eval::Memory;
 use odec_program::kernel::signature::{Mode, Signature};
 use odec_program::kernel::{Indices, KernelSpec, Launch, Sample};
-use odec_program::real::Real;
 use odec_program::{DType, Target, gpu};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,14 +25,14 @@ impl Done {
     }
 }
 
-/// Operands of so many elements, which keep what is done to them.
-struct Recorded<T> {
-    values: Vec<Vec<T>>,
+/// Operands of so many elements, which keep what is done to them. Which elements these are does not hang on the type of numbers.
+struct Recorded {
+    values: Vec<Vec<f64>>,
     done: RefCell<Vec<Done>>,
 }
 
-impl<T: Real> Memory<T> for Recorded<T> {
-    fn load(&self, operand: u32, index: u64) -> T {
+impl Memory<f64> for Recorded {
+    fn load(&self, operand: u32, index: u64) -> f64 {
         let done = &mut self.done.borrow_mut()[operand as usize];
         if !done.stored.contains(&index) {
             done.loaded.insert(index);
@@ -41,7 +40,7 @@ impl<T: Real> Memory<T> for Recorded<T> {
         self.values[operand as usize][index as usize]
     }
 
-    fn store(&mut self, operand: u32, index: u64, value: T) {
+    fn store(&mut self, operand: u32, index: u64, value: f64) {
         self.done.borrow_mut()[operand as usize]
             .stored
             .insert(index);
@@ -49,19 +48,19 @@ impl<T: Real> Memory<T> for Recorded<T> {
     }
 }
 
-impl<T: Real> Indices for Recorded<T> {
+impl Indices for Recorded {
     fn index(&self, operand: u32, index: u64) -> u64 {
         let value = self.values[operand as usize][index as usize];
         self.done.borrow_mut()[operand as usize]
             .indexed
             .insert(index);
-        value.to_f64() as u64
+        value as u64
     }
 }
 
 /// What a launch does to operands of exactly the elements that the signature says.
-fn done<T: Real>(sample: &Sample, signature: &Signature) -> Vec<Done> {
-    let operand = |(n, o): (usize, &odec_program::kernel::OperandAccess)| -> Vec<T> {
+fn done(sample: &Sample, signature: &Signature) -> Vec<Done> {
+    let operand = |(n, o): (usize, &odec_program::kernel::OperandAccess)| -> Vec<f64> {
         let elements = o.elements(&sample.dims).expect("no overflow");
         let value = |i: u64| match o.mode {
             // The last row first.
@@ -70,9 +69,9 @@ fn done<T: Real>(sample: &Sample, signature: &Signature) -> Vec<Done> {
             _ if o.dtype == DType::I32 => (3 + i) as f64,
             _ => ((i * 7 + n as u64 * 5) % 11) as f64 / 8.0 - 0.5,
         };
-        (0..elements).map(|i| T::of(value(i))).collect()
+        (0..elements).map(value).collect()
     };
-    let values: Vec<Vec<T>> = signature.operands.iter().enumerate().map(operand).collect();
+    let values: Vec<Vec<f64>> = signature.operands.iter().enumerate().map(operand).collect();
     let mut memory = Recorded {
         done: RefCell::new(vec![Done::default(); values.len()]),
         values,
@@ -94,10 +93,7 @@ fn all(count: u64) -> BTreeSet<u64> {
 fn a_launch_does_what_its_signature_says() {
     for sample in KernelSpec::samples() {
         let signature = sample.spec.checked_signature().expect("samples are valid");
-        let done = match signature.dtype {
-            DType::F64 => done::<f64>(&sample, &signature),
-            _ => done::<f32>(&sample, &signature),
-        };
+        let done = done(&sample, &signature);
         for (o, done) in signature.operands.iter().zip(&done) {
             let case = format!("{} of {:?}: {done:?}", o.name, sample.spec);
             let elements = o.elements(&sample.dims).expect("no overflow");

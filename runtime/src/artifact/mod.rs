@@ -28,7 +28,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Files of every artifact, beside its objects.
 const OWN_FILES: [&str; 3] = [MANIFEST_FILE, HASH_FILE, SIGNATURE_FILE];
@@ -37,8 +37,8 @@ const OWN_FILES: [&str; 3] = [MANIFEST_FILE, HASH_FILE, SIGNATURE_FILE];
 #[derive(Clone)]
 pub struct Artifact {
     path: PathBuf,
-    /// SHA-256 of the manifest, and so of everything in the artifact.
-    identity: Arc<str>,
+    /// SHA-256 of the manifest, and so of everything in the artifact. Of one that is not in files, when it is asked for.
+    identity: Arc<OnceLock<String>>,
     manifest: Arc<Manifest>,
     signatures: Arc<[Signature]>,
     /// The contents of the manifest's objects, as they were when their hashes were compared.
@@ -240,7 +240,7 @@ impl Artifact {
         let code = manifest.objects.iter().map(|o| verified(path, o));
         let code = code.collect::<Result<_, _>>()?;
         let not_ours = not_signed(path, &identity);
-        let artifact = Artifact::new(path, manifest, identity, code)?;
+        let artifact = Artifact::new(path, manifest, identity.into(), code)?;
         Ok(Artifact {
             not_ours: not_ours.map(Arc::from),
             ..artifact
@@ -268,14 +268,13 @@ impl Artifact {
             objects: vec![],
             ..manifest
         };
-        let identity = sha256(&text(&path, &manifest)?);
-        Artifact::new(&path, manifest, identity, vec![])
+        Artifact::new(&path, manifest, OnceLock::new(), vec![])
     }
 
     fn new(
         path: &Path,
         manifest: Manifest,
-        identity: String,
+        identity: OnceLock<String>,
         code: Vec<Vec<u8>>,
     ) -> Result<Artifact, ArtifactError> {
         let signatures = check::manifest(&manifest).map_err(|source| ArtifactError::Invalid {
@@ -299,7 +298,7 @@ impl Artifact {
 
     /// What tells this artifact from any other: the SHA-256 of its manifest.
     pub fn identity(&self) -> &str {
-        &self.identity
+        self.identity.get_or_init(|| sha256(&text(&self.manifest)))
     }
 
     pub fn manifest(&self) -> &Manifest {
@@ -485,9 +484,9 @@ fn write(
     for o in &manifest.objects {
         inside(path, &o.file)?;
     }
-    let text = text(path, &manifest)?;
+    let text = text(&manifest);
     let code = objects.iter().map(|o| o.bytes.clone()).collect();
-    let artifact = Artifact::new(path, manifest, sha256(&text), code)?;
+    let artifact = Artifact::new(path, manifest, sha256(&text).into(), code)?;
     let hash = hash_line(artifact.identity());
     // Without a key the artifact is as good as one from elsewhere; why there is none is said when it is opened.
     let key = sign.then(Key::own).and_then(Result::ok);
@@ -579,11 +578,8 @@ fn inside(path: &Path, file: &str) -> Result<(), ArtifactError> {
 }
 
 /// A manifest as it is written.
-fn text(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, ArtifactError> {
-    serde_json::to_vec_pretty(manifest).map_err(|e| ArtifactError::Manifest {
-        path: path.shown(),
-        reason: e.to_string(),
-    })
+fn text(manifest: &Manifest) -> Vec<u8> {
+    serde_json::to_vec_pretty(manifest).expect("keys of a manifest are texts")
 }
 
 /// Reads a file that belongs to an artifact.

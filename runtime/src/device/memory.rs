@@ -13,8 +13,7 @@ use odec_program::DType;
 use std::cell::Cell;
 use std::io;
 
-/// A run of 4-byte words: f32 or i32 elements, or halves of f64 ones (low half first).
-pub type Words<'a> = &'a [Cell<u32>];
+pub use odec_reference::Words;
 
 /// Bytes in a word.
 pub const WORD: u64 = 4;

@@ -73,7 +73,7 @@ pub trait Device {
 
     /// Fills a part of what [`Device::allocate`] gave with a word.
     fn fill(&mut self, words: Words, with: u32) {
-        words.iter().for_each(|w| w.set(with));
+        odec_reference::fill(words, with);
     }
 
     /// Submits what was enqueued so far, and gives a mark of it.

@@ -2,48 +2,33 @@
 //!
 //! Takes the program's kernels; gives a [`Device`] that runs the planned program (same arena, same
 //! offsets, same order) without compiled code, so that a fault shows on which side of code generation it
-//! lies, and small models train where there is no LLVM. What each kind of kernel means is in
-//! [`odec_program::kernel`]; here is the memory that it reads and writes.
+//! lies, and small models train where there is no LLVM. The kernels are run by [`odec_reference`].
 //!
 //! It gives the bits of compiled code for every kind of kernel.
 
+use crate::device::Device;
 use crate::device::memory::Words;
-use crate::device::{Device, lengths};
 use crate::system::pool::default_threads;
-use odec_program::eval::Memory;
-use odec_program::kernel::{Indices, Launch, Signature};
-use odec_program::real::Real;
-use odec_program::{DType, Kernel, KernelSpec, bf16};
+use odec_program::Kernel;
+use odec_program::kernel::Launch;
+use odec_reference::Reference;
 
 /// Interprets kernel specs.
-pub struct ReferenceDevice {
-    kernels: Vec<(KernelSpec, Signature)>,
-}
+pub struct ReferenceDevice(Reference);
 
 impl ReferenceDevice {
     pub fn new(kernels: &[Kernel]) -> ReferenceDevice {
-        let kernel = |k: &Kernel| (k.spec.clone(), k.spec.signature());
-        ReferenceDevice {
-            kernels: kernels.iter().map(kernel).collect(),
-        }
+        ReferenceDevice(Reference::new(kernels))
     }
 
     /// Runs a launch; see [`Device::launch`].
     pub fn run(&self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
-        let (spec, signature) = &self.kernels[kernel];
-        if let Err(what) = signature.check(lengths(operands), dims, coeffs) {
-            panic!("kernel {}: {what}", spec.symbol());
-        }
-        let mut memory = Operands::of(signature, operands);
         let launch = Launch {
             dims,
             coeffs,
             threads: default_threads(),
         };
-        match signature.dtype {
-            DType::F64 => spec.run::<f64>(&mut memory, launch),
-            _ => spec.run::<f32>(&mut memory, launch),
-        }
+        self.0.run(kernel, operands, launch);
     }
 }
 
@@ -57,62 +42,6 @@ impl Device for ReferenceDevice {
     }
 }
 
-/// Operands with their element types.
-pub(crate) struct Operands<'a> {
-    words: &'a [Words<'a>],
-    types: Vec<DType>,
-}
-
-impl<'a> Operands<'a> {
-    pub(crate) fn of(signature: &Signature, words: &'a [Words<'a>]) -> Operands<'a> {
-        let types = signature.operands.iter().map(|o| o.dtype).collect();
-        Operands { words, types }
-    }
-}
-
-impl Indices for Operands<'_> {
-    fn index(&self, operand: u32, index: u64) -> u64 {
-        self.words[operand as usize][index as usize].get().into()
-    }
-}
-
-impl<T: Real> Memory<T> for Operands<'_> {
-    fn load(&self, operand: u32, index: u64) -> T {
-        let (words, i) = (self.words[operand as usize], index as usize);
-        match self.types[operand as usize] {
-            DType::F32 => T::of(f64::from(f32::from_bits(words[i].get()))),
-            DType::Bf16 => {
-                // The first of two elements is the lower half of a word.
-                let bits = words[i / 2].get() >> (16 * (i % 2));
-                T::of(f64::from(bf16::to_f32(bits as u16)))
-            }
-            DType::I32 => T::of_i32(words[i].get() as i32),
-            DType::F64 => {
-                let (low, high) = (words[2 * i].get(), words[2 * i + 1].get());
-                T::of(f64::from_bits(u64::from(low) | u64::from(high) << 32))
-            }
-        }
-    }
-
-    fn store(&mut self, operand: u32, index: u64, value: T) {
-        let (words, i) = (self.words[operand as usize], index as usize);
-        match self.types[operand as usize] {
-            DType::F32 => words[i].set((value.to_f64() as f32).to_bits()),
-            DType::Bf16 => {
-                let (word, shift) = (&words[i / 2], 16 * (i % 2));
-                let other = word.get() & !(0xFFFF << shift);
-                word.set(other | u32::from(value.bf16()) << shift);
-            }
-            DType::I32 => words[i].set(value.to_f64() as i32 as u32),
-            DType::F64 => {
-                let bits = value.to_f64().to_bits();
-                words[2 * i].set(bits as u32);
-                words[2 * i + 1].set((bits >> 32) as u32);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +51,7 @@ mod tests {
     use odec_program::kernel::{
         Attend, Blocking, Contract, Epilogue, Extent, Layout, OperandAccess, Order, Pack,
     };
+    use odec_program::{DType, KernelSpec};
     use std::cell::Cell;
 
     /// Runs one kernel on f64 operands and returns them all.

@@ -5,12 +5,12 @@
 
 use super::{Wanted, numbers};
 use crate::device::memory::Words;
-use crate::device::reference::Operands;
 use crate::system::pool::default_threads;
 use odec_program::eval::Evaluator;
 use odec_program::gpu::tensor;
 use odec_program::kernel::{Attend, Contract, Signature};
 use odec_program::{DType, KernelSpec, bf16};
+use odec_reference::Operands;
 use std::ops::Range;
 
 /// u, half the distance of numbers in bf16.
