@@ -222,7 +222,7 @@ impl Attend {
     /// Elements of scratch of a forward tile (the emitter documents the layout).
     fn forward_scratch(&self) -> u64 {
         let (b, d, v) = (Self::BLOCK, self.padded_head(), self.padded_value());
-        // q block, transposed k block, v block, o accumulator, scores, running max and sum
+        // q block, transposed k block, v block, o accumulator, scores, running max and sum; in pairs, blocks take half of that
         2 * b * (d + v) + b * b + 4 * b + 64
     }
 

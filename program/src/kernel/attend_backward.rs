@@ -47,7 +47,8 @@ impl Kind for AttendBackwardKind {
             a.rows(8, Mode::Write, &[0, 1]),
         ];
         let (block, d, v) = (Attend::BLOCK, a.padded_head(), a.padded_value());
-        // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta
+        // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta. In pairs, all blocks but k and d_q take half of that, which leaves
+        // more than the half block that holds the gradient once more.
         let fixed = block * (4 * d + 3 * v) + 2 * block * block + 2 * block + 64;
         // d_k and d_v of the sequence
         let of_sequence = Count::Blocks {
