@@ -1,4 +1,4 @@
-//! Contractions by dot products of pairs (AVX512-BF16): what they add up.
+//! Dot products of pairs (AVX512-BF16), of contractions and of attention: what they add up.
 //!
 //! `vdpbf16ps` adds to each f32 of a register the products of two pairs of bf16, the second ones first. Each product is added as by a fused
 //! multiply-add that rounds to nearest, ties to even, whatever the control register says, takes subnormal factors and sums as zeros and makes

@@ -493,6 +493,9 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;
             let head = a.head.max(a.value_head());
+            if a.order.in_pairs() {
+                return Some("dot products of pairs are for processors".into());
+            }
             (head > most).then(|| format!("heads of {head} columns; at most {most}"))
         }
         _ => None,
@@ -529,6 +532,7 @@ mod tests {
                 scale: 1.0,
                 value: None,
                 scores: Default::default(),
+                order: Default::default(),
             };
             assert!(attend::backward_shared(&a) <= SHARED_LIMIT, "{head}");
             assert!(attend::forward_shared(&a) <= attend::backward_shared(&a));
@@ -546,6 +550,7 @@ mod tests {
                 scale: 1.0,
                 value: None,
                 scores: Default::default(),
+                order: Default::default(),
             };
             assert!(tensor::attend::runs(&a));
             assert!(

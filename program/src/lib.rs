@@ -15,8 +15,8 @@
 //! - What a specification must satisfy is in `validate.rs`, and whoever computes with one asks there first: a file may
 //!   be anybody's.
 //! - A target may have an order of summation of its own, if it is in the specification (`kernel::Order`): contractions
-//!   of bf16 for `cpu:amx` add as `tdpbf16ps` is defined to (`tile.rs`), for `cpu:avx512bf16` as `vdpbf16ps` is (`dot.rs`), and the reference device does
-//!   the same.
+//!   of bf16 for `cpu:amx` add as `tdpbf16ps` is defined to (`tile.rs`), for `cpu:avx512bf16` as `vdpbf16ps` is (`dot.rs`), and so do the products inside
+//!   attention there; the reference device does the same.
 //! - A kernel for a GPU gives the bits of its specification too: threads divide the work along the order of every sum,
 //!   there are no atomics, and every rounding instruction says `.rn`. The exception is what runs on tensor cores,
 //!   contractions and attention in `precision bf16`: they add in the card's order, so results are the specification's

@@ -12,7 +12,7 @@ pub use data::{Data, Flow, Form, Images, Pairs, Times, Tokenizer, Vectors};
 pub use tables::{LongWaves, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

@@ -24,8 +24,8 @@ pub enum Target {
     /// x86-64-v4: 512-bit vectors and masks.
     #[serde(rename = "cpu:avx512")]
     Avx512,
-    /// The same with dot products of pairs of bf16 (AVX512-BF16: AMD since Zen 4, Intel since Cooper Lake) for contractions of bf16
-    /// ([`crate::dot`]).
+    /// The same with dot products of pairs of bf16 (AVX512-BF16: AMD since Zen 4, Intel since Cooper Lake) for contractions of bf16 and
+    /// attention to it ([`crate::dot`]).
     #[serde(rename = "cpu:avx512bf16")]
     Avx512Bf16,
     /// The same with tile registers (Intel AMX) for contractions of bf16 ([`crate::tile`]).

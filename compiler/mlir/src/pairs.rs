@@ -29,6 +29,14 @@ pub struct Pairs {
     pub order: Order,
 }
 
+/// Words of numbers that are bf16, which their upper halves say all about.
+pub fn words(e: &mut Emitter, even: Val, odd: Val) -> Val {
+    let (even, odd) = (e.bitcast(even, Elem::I32), e.bitcast(odd, Elem::I32));
+    let shift = e.integer(16, even.ty);
+    let low = e.shift_right(even, shift);
+    e.or(low, odd)
+}
+
 /// How many rows a panel has: `k` rounded up to whole chunks.
 pub fn depth(e: &mut Emitter, order: Order, k: Val) -> Val {
     let chunk = order.chunk() as i64;
@@ -44,14 +52,6 @@ impl Pairs {
             Elem::Bf16 => x,
             _ => e.nearest_bf16(x, false),
         }
-    }
-
-    /// Words of numbers that are bf16, which their upper halves say all about.
-    fn words(&self, e: &mut Emitter, even: Val, odd: Val) -> Val {
-        let (even, odd) = (e.bitcast(even, Elem::I32), e.bitcast(odd, Elem::I32));
-        let shift = e.integer(16, even.ty);
-        let low = e.shift_right(even, shift);
-        e.or(low, odd)
     }
 
     fn store(&self, e: &mut Emitter, words: Val, k: Val, first: i64) {
@@ -87,7 +87,7 @@ pub fn copy(e: &mut Emitter, p: Pairs) {
                 p.load(e, from, mask)
             };
             let (even, odd) = (row(e, 0), row(e, 1));
-            let words = p.words(e, even, odd);
+            let words = words(e, even, odd);
             p.store(e, words, k, first);
         }
     };
@@ -153,7 +153,7 @@ pub fn rows(e: &mut Emitter, p: Pairs, length: i64) {
                 p.load(e, at, mask)
             });
             let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
-            let words = p.words(e, even, odd);
+            let words = words(e, even, odd);
             let to = e.at(to, k, Elem::Bf16);
             e.store(words, to);
         });
@@ -194,7 +194,7 @@ fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Option<Val>) {
                 p.load(e, at, mask)
             });
             let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
-            let words = p.words(e, even, odd);
+            let words = words(e, even, odd);
             rows.push(e.bitcast(words, Elem::F32));
         }
         for (u, words) in transpose::square(e, &rows).into_iter().enumerate() {

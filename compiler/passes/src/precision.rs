@@ -6,7 +6,7 @@
 //! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
 //! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU; but those of experts and of routed steps that not all tokens take | bf16 |
-//! | all sums, the inside of attention, states, stage combinations, histories, norms, softmax, loss, logits | f32 |
+//! | all sums, the inside of attention (where a target multiplies pairs of bf16, all but its products: [`odec_program::kernel::Attend`]), states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
 //!
 //! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the

@@ -2,13 +2,15 @@
 //!
 //! The meaning is the very bits that compiled kernels give. What the block
 //! structure leaves of the order of summation is little: forward, the running maximum and sum move on once per
-//! key block of [`Attend::BLOCK`]; everything else is one chain of fused multiply-adds, over columns for scores, over
-//! keys for outputs and query gradients, over queries for key and value gradients, each in order.
+//! key block of [`Attend::BLOCK`]; everything else is one chain of multiply-adds, over columns for scores, over
+//! keys for outputs and query gradients, over queries for key and value gradients, each in order, one by one or in pairs
+//! ([`super::products`]).
 
+use super::products::{self, pieces};
 use super::scores::{Scores, Shaping};
 use super::signature::{Count, Dimension, Mode, OperandAccess, Pairs, Signature, Work};
 use super::validate::{self, MOST_HEAD, MOST_HEADS};
-use super::{Indices, Kind, Launch, Sample};
+use super::{Indices, Kind, Launch, Order, Sample};
 use crate::DType;
 use crate::eval::{Evaluator, Memory};
 use crate::expr::{BinaryOp, Body, Expr, ExprId, UnaryOp};
@@ -35,6 +37,11 @@ use std::ops::Range;
 /// Elements of q, k, v (and of o where the backward kernel reads it) are `inputs`, all others `dtype`, as is arithmetic.
 /// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
 /// except on tensor cores ([`crate::gpu::tensor`]).
+///
+/// With [`Order::Dots`], inputs are bf16, and all products are dot products of pairs of bf16: q, k and v are, weights and gradients of scores are
+/// rounded where they are factors, d_o as a whole. Softmax, its maximum and sum, `lse`, δ and all sums stay f32. Neighbours in the order of a
+/// sum are a pair if the first is even, counted from the first column, or from the first token of the sequence, whichever part of it is read: a token that
+/// is read alone makes the pairs that it makes in the whole. Every option of attention goes with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attend {
     pub dtype: DType,
@@ -57,6 +64,9 @@ pub struct Attend {
     pub scale: f64,
     #[serde(default, skip_serializing_if = "Scores::is_plain")]
     pub scores: Scores,
+    /// How products are added up: one by one, or as [`Order::Dots`].
+    #[serde(default, skip_serializing_if = "Order::is_chain")]
+    pub order: Order,
 }
 
 /// By bits, of all but what seldom tells two kernels of a model apart.
@@ -212,7 +222,7 @@ impl Attend {
     /// Elements of scratch of a forward tile (the emitter documents the layout).
     fn forward_scratch(&self) -> u64 {
         let (b, d, v) = (Self::BLOCK, self.padded_head(), self.padded_value());
-        // q block, transposed k block, v block, o accumulator, scores, running max and sum
+        // q block, transposed k block, v block, o accumulator, scores, running max and sum; in pairs, blocks take half of that
         2 * b * (d + v) + b * b + 4 * b + 64
     }
 
@@ -232,6 +242,11 @@ impl Attend {
             return Err(format!("values of {} columns", self.value_head()));
         }
         self.scores.validate()?;
+        match self.order {
+            Order::Chain => {}
+            Order::Dots => validate::pairs(self.order, self.inputs, self.dtype)?,
+            Order::Pairs => return Err("attention is not computed in tile registers".into()),
+        }
         if let Some(room) = self.room {
             validate::length("rows that are kept", room)?;
         }
@@ -271,10 +286,14 @@ impl Attend {
         }
         let (heads, head, scale) = (self.heads, self.head, self.scale);
         let scores = self.scores.headline();
-        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}")
+        let pairs = match self.order.in_pairs() {
+            true => ", products in pairs, added two after two",
+            false => "",
+        };
+        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}{pairs}")
     }
 
-    /// Shared and own keys, masks of each kind, in every type; then values of other widths and other scores.
+    /// Shared and own keys, masks of each kind, in every type; then values of other widths and other scores; then pairs.
     pub(super) fn samples_at(dims: &[u64], sinks: bool) -> Vec<Sample<Attend>> {
         let sample = |(dtype, inputs, kv_heads, causal, window)| {
             let spec = Attend {
@@ -289,6 +308,7 @@ impl Attend {
                 window,
                 scale: 0.6,
                 scores: Scores::default(),
+                order: Order::Chain,
             };
             Sample::new(spec, dims, &[])
         };
@@ -305,7 +325,9 @@ impl Attend {
             alibi: true,
             sinks,
         };
-        all.extend([values, scores]);
+        let mut pairs = values.clone();
+        pairs.spec.order = Order::Dots;
+        all.extend([values, scores, pairs]);
         all
     }
 }
@@ -479,20 +501,6 @@ pub(super) fn each_head<M>(
     }
 }
 
-/// `Σ a_i · b_i` by fused multiply-add, in order, from zero.
-pub(super) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
-    a.iter()
-        .zip(b)
-        .fold(T::ZERO, |sum, (a, b)| T::fma(*a, *b, sum))
-}
-
-/// `to ← to + factor · from` by fused multiply-add.
-pub(super) fn add_scaled<T: Real>(to: &mut [T], factor: T, from: &[T]) {
-    for (t, f) in to.iter_mut().zip(from) {
-        *t = T::fma(factor, *f, *t);
-    }
-}
-
 /// `e^x` or `ln x` of many numbers, as kernels compute them.
 pub(super) struct Apply<T> {
     evaluator: Evaluator<T>,
@@ -563,16 +571,16 @@ impl<'a, T: Real> Query<'a, T> {
         seen: Range<usize>,
     ) -> (Vec<T>, T) {
         let op = T::binary;
-        let scale = T::of(self.kernel.scale);
+        let (scale, order) = (T::of(self.kernel.scale), self.kernel.order);
         let (mut max, mut sum) = match sink {
             Some(sink) => (sink, T::of(1.0)),
             None => (T::of(f64::NEG_INFINITY), T::ZERO),
         };
         let mut o = vec![T::ZERO; self.kernel.value_head() as usize];
-        for keys in blocks(seen) {
+        for keys in pieces(seen, Attend::BLOCK) {
             let shaping = &mut self.shaping;
             let score = |j: usize| {
-                let scaled = op(BinaryOp::Mul, dot(&k[j], q), scale);
+                let scaled = op(BinaryOp::Mul, products::sum(order, &k[j], q), scale);
                 shaping.of(head, scaled, position, j as u64).0
             };
             let scores: Vec<T> = keys.clone().map(score).collect();
@@ -587,13 +595,16 @@ impl<'a, T: Real> Query<'a, T> {
             sum = T::fma(sum, shrink, total);
             o.iter_mut()
                 .for_each(|x| *x = op(BinaryOp::Mul, *x, shrink));
-            for (j, p) in keys.zip(weights) {
-                add_scaled(&mut o, p, &v[j]);
+            let first = keys.start;
+            for some in pieces(keys, order.chunk()) {
+                let term = |j: usize| (weights[j - first], &v[j][..]);
+                let terms: Vec<(T, &[T])> = some.map(term).collect();
+                products::add(order, &mut o, &terms);
             }
         }
         let inverse = op(BinaryOp::Div, T::of(1.0), sum);
         o.iter_mut()
-            .for_each(|x| *x = op(BinaryOp::Mul, *x, inverse));
+            .for_each(|x| *x = products::result(order, op(BinaryOp::Mul, *x, inverse)));
         let lse = op(BinaryOp::Add, max, self.log.one(sum));
         (o, lse)
     }
@@ -613,13 +624,4 @@ pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: 
             head.memory.store(LSE, at, lse);
         }
     });
-}
-
-/// Keys in blocks, which begin at multiples of [`Attend::BLOCK`] wherever the keys begin.
-fn blocks(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let size = Attend::BLOCK as usize;
-    let first = keys.start / size * size;
-    (first..keys.end)
-        .step_by(size)
-        .map(move |j| j.max(keys.start)..(j + size).min(keys.end))
 }

@@ -1,6 +1,7 @@
 //! Gradients of attention ([`Attend`]): signature and meaning.
 
-use super::attend::{Apply, Attend, K, LSE, O, Q, V, add_scaled, dot, each_head};
+use super::attend::{Apply, Attend, K, LSE, O, Q, V, each_head};
+use super::products::{self, pieces};
 use super::scores::Shaping;
 use super::signature::{Count, Mode, Signature};
 use super::{Indices, Kind, Launch, Sample};
@@ -8,6 +9,7 @@ use crate::DType;
 use crate::eval::{LANES, Memory, tree};
 use crate::expr::{BinaryOp, ReduceOp, UnaryOp};
 use crate::real::Real;
+use std::ops::Range;
 
 /// Where the operands are that come after those of the forward kernel.
 const D_O: u32 = 5;
@@ -45,7 +47,8 @@ impl Kind for AttendBackwardKind {
             a.rows(8, Mode::Write, &[0, 1]),
         ];
         let (block, d, v) = (Attend::BLOCK, a.padded_head(), a.padded_value());
-        // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta
+        // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta. In pairs, all blocks but k and d_q take half of that, which leaves
+        // more than the half block that holds the gradient once more.
         let fixed = block * (4 * d + 3 * v) + 2 * block * block + 2 * block + 64;
         // d_k and d_v of the sequence
         let of_sequence = Count::Blocks {
@@ -86,42 +89,90 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
     let op = T::binary;
     let mut exp = Apply::new(UnaryOp::Exp);
     let mut shaping = Shaping::new(kernel);
-    let scale = T::of(kernel.scale);
+    let (scale, order) = (T::of(kernel.scale), kernel.order);
     let [batch, seq] = dims;
     each_head(kernel, memory, (batch, seq, seq), |mut head| {
-        let [q, k, v, o, d_o] = [Q, K, V, O, D_O].map(|operand| head.rows::<T>(operand));
+        let [q, k, v, o, mut d_o] = [Q, K, V, O, D_O].map(|operand| head.rows::<T>(operand));
+        let numbers = d_o.iter_mut().flatten();
+        numbers.for_each(|x| *x = products::factor(order, *x));
         let zero = |columns: u64| vec![vec![T::ZERO; columns as usize]; q.len()];
         let (mut d_k, mut d_v) = match head.number % kernel.group() {
             0 => (zero(kernel.head), zero(kernel.value_head())),
             _ => (head.rows::<T>(D_K), head.rows::<T>(D_V)),
         };
-        for i in 0..q.len() {
-            let lse = head.memory.load(LSE, head.statistic(i as u64));
-            let delta = row_product(&o[i], &d_o[i]);
-            let keys = head.keys(i as u64);
-            let score = |j: usize| {
-                let scaled = op(BinaryOp::Mul, dot(&k[j], &q[i]), scale);
-                shaping.of(head.number, scaled, i as u64, j as u64)
-            };
-            let (scores, bends): (Vec<T>, Vec<Option<T>>) = keys.clone().map(score).unzip();
-            let shifted: Vec<T> = scores.iter().map(|s| op(BinaryOp::Sub, *s, lse)).collect();
-            let mut d_q = vec![T::ZERO; kernel.head as usize];
-            for ((j, p), bend) in keys.zip(exp.all(&shifted)).zip(bends) {
-                let away = op(BinaryOp::Sub, dot(&v[j], &d_o[i]), delta);
-                let slope = op(BinaryOp::Mul, p, away);
-                let slope = bend.map_or(slope, |bend| op(BinaryOp::Mul, slope, bend));
-                let slope = op(BinaryOp::Mul, slope, scale);
-                add_scaled(&mut d_v[j], p, &d_o[i]);
-                add_scaled(&mut d_k[j], slope, &q[i]);
-                add_scaled(&mut d_q, slope, &k[j]);
+        // Queries that are multiplied together.
+        for queries in pieces(0..q.len(), order.chunk()) {
+            let mut all: Vec<Seen<T>> = vec![];
+            for i in queries.clone() {
+                let lse = head.memory.load(LSE, head.statistic(i as u64));
+                let delta = row_product(&o[i], &d_o[i]);
+                let keys = head.keys(i as u64);
+                let score = |j: usize| {
+                    let scaled = op(BinaryOp::Mul, products::sum(order, &k[j], &q[i]), scale);
+                    shaping.of(head.number, scaled, i as u64, j as u64)
+                };
+                let (scores, bends): (Vec<T>, Vec<Option<T>>) = keys.clone().map(score).unzip();
+                let shifted: Vec<T> = scores.iter().map(|s| op(BinaryOp::Sub, *s, lse)).collect();
+                let weights = exp.all(&shifted);
+                let slope = |((j, p), bend): ((usize, &T), Option<T>)| {
+                    let rate = products::sum(order, &v[j], &d_o[i]);
+                    let slope = op(BinaryOp::Mul, *p, op(BinaryOp::Sub, rate, delta));
+                    let slope = bend.map_or(slope, |bend| op(BinaryOp::Mul, slope, bend));
+                    op(BinaryOp::Mul, slope, scale)
+                };
+                let each = keys.clone().zip(&weights).zip(bends);
+                all.push(Seen {
+                    slopes: each.map(slope).collect(),
+                    weights,
+                    keys,
+                });
             }
-            head.write(D_Q, i as u64, &d_q);
+            for (i, seen) in queries.clone().zip(&all) {
+                let mut d_q = vec![T::ZERO; kernel.head as usize];
+                for keys in pieces(seen.keys.clone(), order.chunk()) {
+                    let term = |j| (seen.at(&seen.slopes, j), &k[j][..]);
+                    let terms: Vec<(T, &[T])> = keys.map(term).collect();
+                    products::add(order, &mut d_q, &terms);
+                }
+                d_q.iter_mut()
+                    .for_each(|x| *x = products::result(order, *x));
+                head.write(D_Q, i as u64, &d_q);
+            }
+            // Of two queries the second sees the last keys, the first one the first.
+            let (first, last) = (all.first(), all.last());
+            let keys = first.map_or(0, |s| s.keys.start)..last.map_or(0, |s| s.keys.end);
+            for j in keys {
+                let each = || queries.clone().zip(&all);
+                let terms = each().map(|(i, s)| (s.at(&s.weights, j), &d_o[i][..]));
+                products::add(order, &mut d_v[j], &terms.collect::<Vec<_>>());
+                let terms = each().map(|(i, s)| (s.at(&s.slopes, j), &q[i][..]));
+                products::add(order, &mut d_k[j], &terms.collect::<Vec<_>>());
+            }
         }
+        let sums = d_k.iter_mut().chain(&mut d_v).flatten();
+        sums.for_each(|x| *x = products::result(order, *x));
         for (r, (d_k, d_v)) in d_k.iter().zip(&d_v).enumerate() {
             head.write(D_K, r as u64, d_k);
             head.write(D_V, r as u64, d_v);
         }
     });
+}
+
+/// What a query makes of the keys that it sees.
+struct Seen<T> {
+    keys: Range<usize>,
+    weights: Vec<T>,
+    slopes: Vec<T>,
+}
+
+impl<T: Real> Seen<T> {
+    /// Its weight or slope of key `j`, zero if it does not see it.
+    fn at(&self, of: &[T], j: usize) -> T {
+        match self.keys.contains(&j) {
+            true => of[j - self.keys.start],
+            false => T::ZERO,
+        }
+    }
 }
 
 /// `Σ x ∘ y` over the 16 virtual lanes of a row reduction, products fused into the lanes' sums.

@@ -36,7 +36,7 @@ impl Blocking {
     }
 }
 
-/// In which order a contraction adds up, within a block of its inner length.
+/// In which order a contraction adds up, within a block of its inner length, or attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

@@ -30,6 +30,7 @@ mod keep;
 mod linear_attend;
 mod pack;
 mod position_sum;
+mod products;
 mod rows;
 mod scan;
 mod scatter_add;

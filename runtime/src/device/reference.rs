@@ -222,6 +222,7 @@ mod tests {
                 scale: 0.6,
                 value: None,
                 scores: Default::default(),
+                order: Default::default(),
             };
             let inputs = [random(1, n), random(2, n), random(3, n)];
             let d_o = random(4, n);

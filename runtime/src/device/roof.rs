@@ -66,6 +66,11 @@ impl Roof {
     pub fn seconds(&self, spec: &KernelSpec, operations: f64, bytes: f64) -> Option<f64> {
         let rate = match spec {
             KernelSpec::Contract(c) if c.order == Order::Dots => self.dots_gflop_per_s?,
+            KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a)
+                if a.order == Order::Dots =>
+            {
+                self.dots_gflop_per_s?
+            }
             KernelSpec::Contract(c) if c.order == Order::Pairs => return None,
             _ => self.gflop_per_s,
         };

@@ -10,7 +10,7 @@ use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use crate::value::Value;
-use odec_program::kernel::{Attend, Scores};
+use odec_program::kernel::{Attend, Order, Scores};
 use odec_program::{DType, Dim};
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,6 +61,7 @@ impl Attention {
                 alibi: self.alibi,
                 sinks,
             },
+            order: Order::Chain,
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Query blocks are the outer loop, key blocks the inner one. Scratch, in elements (d = head padded to whole
 //! vectors, s = sequence rounded up to blocks): Qᵀ and dOᵀ, Q and dO, K and V, dQ: 64·d each; Pᵀ and dSᵀ 64·64
-//! each; lse and δ 64 each; dK and dV s·d each.
+//! each; lse and δ 64 each; dK and dV s·d each. In pairs, Qᵀ, dOᵀ, Q, dO and V take half of that, K is there by rows and by pairs of rows; rows of Pᵀ
+//! and dSᵀ begin where those of scores and dPᵀ did, and 64·32 words hold pairs of rows of dSᵀ.
 //!
 //! With P recomputed as `e^(S − lse)` and `δ = Σ_c dO ∘ O`: `dV += Pᵀ·dO`, `dP = dO·Vᵀ`,
 //! `dS = scale · P ∘ (dP − δ)`, `dQ += dS·K`, `dK += dSᵀ·Q` (T. Dao et al., "FlashAttention", 2022,
@@ -19,7 +20,7 @@ use odec_program::expr::{ColMap, ReduceOp, UnaryOp};
 /// # Errors
 /// What the spec asks for and no kernel can do.
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
-    check(kernel)?;
+    check(e, kernel)?;
     let [q, k, v, o, lse, d_o, d_q, d_k, d_v] = std::array::from_fn(|n| e.operand(n as u64));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v, o] = [q, k, v, o].map(|t| (t, inputs));
@@ -28,13 +29,23 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (padded, of_values) = (kernel.padded_head() as i64, kernel.padded_value() as i64);
     let blocks = blocks(e, seq);
     let mut scratch = Scratch::new(e);
-    let widths = [
-        padded, of_values, padded, of_values, padded, of_values, padded,
-    ];
-    let [qt, dot, q_rows, do_rows, k_rows, v_rows, dq] =
-        widths.map(|width| scratch.take(e, BLOCK * width));
+    // Of what is kept in pairs, half.
+    let pairs = in_pairs(kernel);
+    let half = if pairs { 2 } else { 1 };
+    let widths = [padded, of_values, padded, of_values, of_values];
+    let [qt, dot, q_rows, do_rows, v_rows] =
+        widths.map(|width| scratch.take(e, BLOCK * width / half));
+    let [k_left, dq] = std::array::from_fn(|_| scratch.take(e, BLOCK * padded));
+    let k_right = match pairs {
+        true => e.at_const(k_left, BLOCK * padded / 2, e.elem),
+        false => k_left,
+    };
     let mut square = |e: &mut Emitter| scratch.take(e, BLOCK * BLOCK);
     let [weights, slopes] = std::array::from_fn(|_| square(e));
+    let slope_pairs = match pairs {
+        true => scratch.take(e, BLOCK * BLOCK / 2),
+        false => slopes,
+    };
     let [lse_row, delta] = std::array::from_fn(|_| scratch.take(e, BLOCK));
     let dk = scratch.take(e, 0);
     let length = e.mul_int(blocks, BLOCK * padded);
@@ -49,11 +60,12 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         dot,
         q: q_rows,
         d_o: do_rows,
-        k: k_rows,
+        k: [k_left, k_right],
         v: v_rows,
         dq,
         weights,
         slopes,
+        slope_pairs,
         lse: lse_row,
         delta,
     };
@@ -77,14 +89,18 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
                 let queries = rows_in_block(e, seq, first);
                 head.transpose(e, q, first, queries, block.qt);
                 of_results.transpose(e, d_o, first, queries, block.dot);
-                head.copy(e, q, first, queries, block.q);
-                of_results.copy(e, d_o, first, queries, block.d_o);
-                block.statistics(e, &of_results, o, lse, first, queries);
+                head.right(e, q, first, queries, block.q);
+                of_results.right(e, d_o, first, queries, block.d_o);
+                block.statistics(e, &of_results, [o, d_o], lse, first, queries);
                 let whole = e.int(BLOCK * padded);
                 fill(e, block.dq, whole, 0.0);
                 key_blocks(e, &head, query_block, |e, key, keys, sight| {
-                    of_keys.copy(e, k, key, keys, block.k);
-                    of_values.copy(e, v, key, keys, block.v);
+                    let [left, right] = block.k;
+                    of_keys.left(e, k, key, keys, left);
+                    if pairs {
+                        of_keys.right(e, k, key, keys, right);
+                    }
+                    of_values.left(e, v, key, keys, block.v);
                     let before = e.mul_int(key, padded);
                     let values_before = match kernel.value {
                         None => before,
@@ -109,13 +125,16 @@ struct Block<'a> {
     dot: Val,
     q: Val,
     d_o: Val,
-    k: Val,
+    /// As a left-hand and as a right-hand factor.
+    k: [Val; 2],
     v: Val,
     dq: Val,
     /// Sᵀ, then Pᵀ.
     weights: Val,
     /// dPᵀ, then dSᵀ.
     slopes: Val,
+    /// dSᵀ where dQ reads it.
+    slope_pairs: Val,
     lse: Val,
     delta: Val,
 }
@@ -126,14 +145,25 @@ impl Block<'_> {
         &self,
         e: &mut Emitter,
         head: &Head,
-        o: Tensor,
+        [o, d_o]: [Tensor; 2],
         lse: Val,
         first: Val,
         queries: Val,
     ) {
-        let (zero, elem) = (e.int(0), e.elem);
+        let (zero, elem, pairs) = (e.int(0), e.elem, in_pairs(self.kernel));
         let (from, padded) = (head.row(e, o, first), head.padded());
         let inputs = o.1;
+        // Pairs hold no rows; they are read where they came from.
+        let (rows, stride) = match pairs {
+            true => (head.row(e, d_o, first), head.stride()),
+            false => (self.d_o, padded as i64),
+        };
+        if pairs {
+            // A query that is missing of a pair has no weight.
+            let all = e.int(BLOCK);
+            fill(e, self.lse, all, f64::INFINITY);
+            fill(e, self.delta, all, 0.0);
+        }
         e.for_each(zero, queries, 1, |e, r| {
             let row = e.add(first, r);
             let p = head.statistic(e, lse, row);
@@ -141,8 +171,8 @@ impl Block<'_> {
             let p = e.at(self.lse, r, elem);
             e.store(x, p);
 
-            let (at_o, at_do) = (e.mul_int(r, head.stride()), e.mul_int(r, padded as i64));
-            let (o, d_o) = (e.at(from, at_o, inputs), e.at(self.d_o, at_do, elem));
+            let (at_o, at_do) = (e.mul_int(r, head.stride()), e.mul_int(r, stride));
+            let (o, d_o) = (e.at(from, at_o, inputs), e.at(rows, at_do, elem));
             let mut sum = e.float(0.0, Type::vector(elem, LANES as u64));
             for c in (0..head.columns).step_by(LANES) {
                 let lanes = LANES as u64;
@@ -154,6 +184,7 @@ impl Block<'_> {
                 };
                 let x = crate::access::load_columns(e, o, inputs, ColMap::Col, cols);
                 let y = crate::access::load_columns(e, d_o, elem, ColMap::Col, cols);
+                let y = if pairs { e.nearest_bf16(y, false) } else { y };
                 sum = e.fma(x, y, sum);
             }
             let delta = rows::tree(e, ReduceOp::Sum, sum);
@@ -166,14 +197,16 @@ impl Block<'_> {
     fn step(&self, e: &mut Emitter, queries: Val, keys: Val, sight: Sight, dk: Val, dv: Val) {
         let diagonal = sight.is_diagonal();
         let scale = e.float(self.kernel.scale, e.vector());
-        let operands = [self.k, self.qt, self.weights];
-        let (head, of_values) = (self.kernel.head, self.kernel.value_head());
+        let operands = [self.k[0], self.qt, self.weights];
+        let kernel = self.kernel;
+        let (head, of_values) = ((kernel, kernel.head), (kernel, kernel.value_head()));
         scores(e, head, operands, BLOCK, (keys, sight), Some(scale));
         let operands = [self.v, self.dot, self.slopes];
         scores(e, of_values, operands, BLOCK, (keys, sight), None);
         self.differentiate(e, keys, sight);
         let (padded, of_values) = (self.kernel.padded_head(), self.kernel.padded_value());
         let product = |e: &Emitter, a, a_strides, (b, c), padded: u64| Product {
+            pairs: in_pairs(kernel),
             a,
             a_strides,
             b,
@@ -203,7 +236,8 @@ impl Block<'_> {
                 },
             );
         }
-        let product = product(e, self.slopes, (1, BLOCK), (self.k, self.dq), padded);
+        let places = (self.k[1], self.dq);
+        let product = product(e, self.slope_pairs, (1, BLOCK), places, padded);
         let high = product.tile.rows as i64;
         product.emit(
             e,
@@ -223,7 +257,8 @@ impl Block<'_> {
         e.for_each(zero, end, lanes, |e, c| {
             let seen = keys_seen(e, keys, c, sight);
             let (lse, delta) = (load_at(e, self.lse, c), load_at(e, self.delta, c));
-            e.for_each(zero, seen, 1, |e, k| {
+            // Where the key's row is, and P and dS of its queries.
+            let of_key = |e: &mut Emitter, k: Val| {
                 let row = e.mul_int(k, BLOCK);
                 let at = e.add(row, c);
                 let s = load_at(e, self.weights, at);
@@ -237,8 +272,36 @@ impl Block<'_> {
                 let slope = e.mul(slope, scale);
                 let p = sight.hide(e, k, c, none, p);
                 let slope = sight.hide(e, k, c, none, slope);
-                store_at(e, p, self.weights, at);
-                store_at(e, slope, self.slopes, at);
+                (row, [p, slope])
+            };
+            if !in_pairs(self.kernel) {
+                e.for_each(zero, seen, 1, |e, k| {
+                    let (row, [p, slope]) = of_key(e, k);
+                    let at = e.add(row, c);
+                    store_at(e, p, self.weights, at);
+                    store_at(e, slope, self.slopes, at);
+                });
+                return;
+            }
+            e.for_each(zero, seen, 2, |e, k| {
+                let next = e.add_int(k, 1);
+                let ((even, first), (odd, second)) = (of_key(e, k), of_key(e, next));
+                let exists = e.cmp(Cmp::Lt, next, seen);
+                let second = second.map(|x| e.select(exists, x, none));
+                let (_, weights) = paired(e, [first[0], second[0]]);
+                let (words, slopes) = paired(e, [first[1], second[1]]);
+                for (to, halves) in [(self.weights, weights), (self.slopes, slopes)] {
+                    // Queries before these have been read: halves take no more than their room.
+                    for (row, half) in [even, odd].into_iter().zip(halves) {
+                        let to = e.at(to, row, e.elem);
+                        let to = e.at(to, c, Elem::Bf16);
+                        e.store(half, to);
+                    }
+                }
+                let two = e.int(2);
+                let row = e.div(even, two);
+                let at = e.add(row, c);
+                store_at(e, words, self.slope_pairs, at);
             });
         });
     }

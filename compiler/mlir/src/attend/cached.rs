@@ -16,7 +16,7 @@ const QUERIES: i64 = Attend::QUERIES as i64;
 /// # Errors
 /// What the spec asks for and no kernel can do.
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
-    check(kernel)?;
+    check(e, kernel)?;
     if !kernel.causal && kernel.room.is_none() {
         return Err("attention to all tokens cannot go on where it stopped".into());
     }
@@ -47,8 +47,8 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         block.start(e, sink);
         let [of_results, of_values] = [head, of_keys].map(|head| head.of_values(e));
         let step = |e: &mut Emitter, key: Val, keys: Val, sight: Sight| {
-            of_keys.copy(e, k, key, keys, block.k);
-            of_values.copy(e, v, key, keys, block.v);
+            of_keys.left(e, k, key, keys, block.k);
+            of_values.right(e, v, key, keys, block.v);
             block.step(e, queries, keys, sight);
         };
         if !kernel.causal {

@@ -1,7 +1,8 @@
 //! Attention forward: a tile is a block of 64 queries of one head.
 //!
 //! Scratch, in elements (d = head padded to whole vectors): Qᵀ 64·d, K 64·d, V 64·d, O 64·d, Sᵀ 64·64, and per
-//! query the running maximum, the running sum and the factor that old sums shrink by.
+//! query the running maximum, the running sum and the factor that old sums shrink by. In pairs, Qᵀ, K and V take half of their room; a row of pairs of P is
+//! where the first of the two rows of scores was.
 //!
 //! For each key block: `m' = max(m, max_k S)`, `α = e^(m − m')`, `P = e^(S − m')`, `l ← α·l + Σ_k P`,
 //! `O ← α·O + P·V`; in the end `O / l` and `lse = m + ln l` (M. Milakov and N. Gimelshein, "Online
@@ -16,7 +17,7 @@ use odec_program::expr::UnaryOp;
 /// # Errors
 /// What the spec asks for and no kernel can do.
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
-    check(kernel)?;
+    check(e, kernel)?;
     let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
     let sinks = kernel.scores.sinks.then(|| e.operand(5));
     let inputs = Elem::of(kernel.inputs);
@@ -35,8 +36,8 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         block.start(e, sink);
         let [of_results, of_values] = [head, of_keys].map(|head| head.of_values(e));
         key_blocks(e, &head, query_block, |e, key, keys, sight| {
-            of_keys.copy(e, k, key, keys, block.k);
-            of_values.copy(e, v, key, keys, block.v);
+            of_keys.left(e, k, key, keys, block.k);
+            of_values.right(e, v, key, keys, block.v);
             block.step(e, queries, keys, sight);
         });
         block.finish(e);
@@ -117,7 +118,7 @@ impl<'a> Block<'a> {
         let operands = [self.k, self.qt, self.scores];
         scores(
             e,
-            self.kernel.head,
+            (self.kernel, self.kernel.head),
             operands,
             self.columns,
             (keys, sight),
@@ -129,8 +130,9 @@ impl<'a> Block<'a> {
         self.softmax(e, keys, sight);
         let padded = self.kernel.padded_value();
         let product = Product {
+            pairs: in_pairs(self.kernel),
             a: self.scores,
-            a_strides: (1, BLOCK),
+            a_strides: (1, BLOCK * self.kernel.order.chunk() as i64),
             b: self.v,
             b_stride: padded as i64,
             c: self.o,
@@ -201,13 +203,29 @@ impl<'a> Block<'a> {
             let shift = e.sub(before, finite);
             let shrink = body::apply(e, UnaryOp::Exp, shift);
             let none = e.float(0.0, vector);
-            let sum = e.for_with(zero, seen, 1, &[none], |e, k, sum| {
-                let (at, s) = score(e, k, c);
+            let weight = |e: &mut Emitter, s: Val| {
                 let shifted = e.sub(s, finite);
-                let p = body::apply(e, UnaryOp::Exp, shifted);
-                store_at(e, p, self.scores, at);
-                vec![e.add(sum[0], p)]
-            })[0];
+                body::apply(e, UnaryOp::Exp, shifted)
+            };
+            let sum = match in_pairs(self.kernel) {
+                false => e.for_with(zero, seen, 1, &[none], |e, k, sum| {
+                    let (at, s) = score(e, k, c);
+                    let p = weight(e, s);
+                    store_at(e, p, self.scores, at);
+                    vec![e.add(sum[0], p)]
+                }),
+                true => e.for_with(zero, seen, 2, &[none], |e, k, sum| {
+                    let next = e.add_int(k, 1);
+                    let ((at, first), (_, second)) = (score(e, k, c), score(e, next, c));
+                    let exists = e.cmp(Cmp::Lt, next, seen);
+                    let second = e.select(exists, second, never);
+                    let both = [first, second].map(|s| weight(e, s));
+                    let (words, _) = paired(e, both);
+                    store_at(e, words, self.scores, at);
+                    let sum = e.add(sum[0], both[0]);
+                    vec![e.add(sum, both[1])]
+                }),
+            }[0];
             let old = load_at(e, self.sum, c);
             let sum = e.fma(old, shrink, sum);
             store_at(e, max, self.max, c);

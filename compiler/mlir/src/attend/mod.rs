@@ -11,6 +11,11 @@
 //! static strides and cache lines that do not collide (rows of [batch, seq, heads · head] lie a power of two
 //! apart). Rows and lanes past the end of the sequence are computed from whatever is there and never used.
 //!
+//! For dot products of pairs of bf16 ([`Order::Dots`]) blocks are packed as these read them: left-hand factors as rows of bf16, of which a word of 32 bits,
+//! two neighbours in a row, goes to all lanes; right-hand ones as words of two neighbours in the inner dimension, a vector of them beside
+//! each other ([`crate::pairs`]). Weights become both where they take the place of scores. A block begins at a multiple of 64, so pairs of keys and
+//! queries are those of the whole sequence. What is missing of a pair is zero in both factors.
+//!
 //! Sums over keys and queries run in order, whatever the target's registers: all targets give the bits of
 //! [`odec_program::kernel::Attend`].
 
@@ -21,9 +26,10 @@ mod product;
 mod scores;
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
-use odec_program::DType;
-use odec_program::kernel::Attend;
+use odec_program::kernel::{Attend, Order};
+use odec_program::{DType, Target};
 use product::{Product, Start, narrow, tile};
 use scores::{Bias, shaped, slope};
 
@@ -31,7 +37,10 @@ use scores::{Bias, shaped, slope};
 const BLOCK: i64 = Attend::BLOCK as i64;
 
 /// Rejects what no kernel can do.
-fn check(kernel: &Attend) -> Result<(), String> {
+fn check(e: &Emitter, kernel: &Attend) -> Result<(), String> {
+    if kernel.order.in_pairs() && (kernel.order, e.target) != (Order::Dots, Target::Avx512Bf16) {
+        return Err(format!("attention in pairs on {}", e.target));
+    }
     let halves = kernel.inputs == DType::Bf16 && kernel.dtype == DType::F32;
     if kernel.inputs != kernel.dtype && !halves {
         return Err(format!(
@@ -178,8 +187,8 @@ impl<'a> Head<'a> {
         e.at(tensor, offset, e.elem)
     }
 
-    /// Copies `count` rows from `row` on to scratch, `padded` elements apart.
-    fn copy(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
+    /// Copies `count` rows from `row` on to scratch, `padded` elements apart: as rows of a left-hand factor.
+    fn left(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
         let from = self.row(e, tensor, row);
         let (stride, valid) = (e.int(self.stride()), e.int(self.columns as i64));
         panel::copy(
@@ -187,7 +196,10 @@ impl<'a> Head<'a> {
             Panel {
                 from,
                 elem: tensor.1,
-                rounding: Rounding::None,
+                rounding: match in_pairs(self.kernel) {
+                    true => Rounding::Halved,
+                    false => Rounding::None,
+                },
                 stride,
                 valid,
                 count,
@@ -197,27 +209,62 @@ impl<'a> Head<'a> {
         );
     }
 
-    /// Copies `count` rows from `row` on as the columns of `to`, which has rows of 64.
+    /// The same as a right-hand factor, whose inner dimension the rows are.
+    fn right(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
+        if !in_pairs(self.kernel) {
+            return self.left(e, tensor, row, count, to);
+        }
+        let (stride, valid) = (e.int(self.stride()), e.int(self.columns as i64));
+        let p = Pairs {
+            from: self.row(e, tensor, row),
+            elem: tensor.1,
+            stride,
+            valid,
+            count,
+            to,
+            width: self.padded(),
+            order: self.kernel.order,
+        };
+        pairs::copy(e, p);
+    }
+
+    /// Copies `count` rows from `row` on as the columns of `to`, which has rows of 64: a right-hand factor.
     fn transpose(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
         let from = self.row(e, tensor, row);
+        let (elem, width) = (tensor.1, BLOCK as u64);
         let (stride, head) = (e.int(self.stride()), e.int(self.columns as i64));
-        panel::transpose(
-            e,
-            Panel {
-                from,
-                elem: tensor.1,
-                rounding: Rounding::None,
-                stride,
-                valid: count,
-                count: head,
-                to,
-                width: BLOCK as u64,
-            },
-        );
+        match in_pairs(self.kernel) {
+            true => pairs::transpose(
+                e,
+                Pairs {
+                    from,
+                    elem,
+                    stride,
+                    valid: count,
+                    count: head,
+                    to,
+                    width,
+                    order: self.kernel.order,
+                },
+            ),
+            false => panel::transpose(
+                e,
+                Panel {
+                    from,
+                    elem,
+                    rounding: Rounding::None,
+                    stride,
+                    valid: count,
+                    count: head,
+                    to,
+                    width,
+                },
+            ),
+        }
     }
 
     /// Writes `count` rows from scratch, `padded` elements apart, to the rows of `tensor` from `row` on; `scaled` gives
-    /// what to store for a vector of row number r of the block.
+    /// what to store for a vector of row number r of the block. In pairs, zeros are written as positive ones.
     fn write(
         &self,
         e: &mut Emitter,
@@ -239,7 +286,11 @@ impl<'a> Head<'a> {
             for c in (0..self.columns).step_by(lanes as usize) {
                 let p = e.at_const(from, c as i64, elem);
                 let x = e.load(p, e.vector());
-                let x = factor.map_or(x, |f| e.mul(x, f));
+                let mut x = factor.map_or(x, |f| e.mul(x, f));
+                if in_pairs(self.kernel) {
+                    let zero = e.float(0.0, x.ty);
+                    x = e.add(x, zero);
+                }
                 let p = e.at_const(to, c as i64, elem);
                 match self.columns - c {
                     left if left >= lanes => e.store(x, p),
@@ -252,6 +303,11 @@ impl<'a> Head<'a> {
             }
         });
     }
+}
+
+/// Whether products are dot products of pairs.
+fn in_pairs(kernel: &Attend) -> bool {
+    kernel.order == Order::Dots
 }
 
 /// Blocks that a head's sequence has.
@@ -407,15 +463,16 @@ fn keys_seen(e: &mut Emitter, keys: Val, c: Val, sight: Sight) -> Val {
 /// across.
 fn scores(
     e: &mut Emitter,
-    head: u64,
+    (kernel, head): (&Attend, u64),
     [k, qt, to]: [Val; 3],
     columns: i64,
     (keys, sight): (Val, Sight),
     times: Option<Val>,
 ) {
     let product = Product {
+        pairs: in_pairs(kernel),
         a: k,
-        a_strides: (head.next_multiple_of(16) as i64, 1),
+        a_strides: ((head.next_multiple_of(16) / kernel.order.chunk()) as i64, 1),
         b: qt,
         b_stride: BLOCK,
         c: to,
@@ -473,6 +530,13 @@ fn fill_with(e: &mut Emitter, to: Val, elements: i64, x: Val) {
         let p = e.at(to, i, e.elem);
         e.store(x, p);
     });
+}
+
+/// A register of pairs of numbers, rounded to bf16, of which one comes from each vector, and those of each.
+fn paired(e: &mut Emitter, both: [Val; 2]) -> (Val, [Val; 2]) {
+    let [even, odd] = both.map(|x| e.nearest_bf16(x, false));
+    let halves = [even, odd].map(|x| e.upper_half(x));
+    (pairs::words(e, even, odd), halves)
 }
 
 /// A vector at element `c` of a row of scratch.

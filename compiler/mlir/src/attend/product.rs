@@ -7,8 +7,10 @@ use crate::emit::{Emitter, Val};
 use crate::micro::{self, Left, Right, Tile};
 use odec_program::Target;
 
-/// A block product in scratch: `c(i, j) ← start + times · Σ_k a(i, k) · b(k, j)`.
+/// A block product in scratch: `c(i, j) ← start + times · Σ_k a(i, k) · b(k, j)`. In pairs, elements of a and b are words of 32 bits, each of two values of k,
+/// an even one and the next.
 pub(super) struct Product {
+    pub pairs: bool,
     pub a: Val,
     /// Elements between rows i and between inner k of `a`.
     pub a_strides: (i64, i64),
@@ -36,7 +38,7 @@ pub(super) enum Start {
 
 impl Product {
     /// Emits it. `rows` gives how many rows are needed of the columns from c on (more are written, up to a whole register
-    /// tile), `inner` the first k and how many for the rows from i on.
+    /// tile), `inner` the first k, an even one, and how many for the rows from i on.
     pub fn emit(
         &self,
         e: &mut Emitter,
@@ -44,6 +46,7 @@ impl Product {
         inner: impl Fn(&mut Emitter, Val) -> (Val, Val),
     ) {
         let (elem, lanes, vector) = (e.elem, e.lanes as i64, e.vector());
+        let factors = if self.pairs { micro::PAIRS } else { elem };
         let Tile {
             rows: high,
             vectors,
@@ -51,18 +54,22 @@ impl Product {
         let (zero, end) = (e.int(0), e.int(self.columns));
         let places = |i: u64, v: u64| i as i64 * self.c_stride + v as i64 * lanes;
         e.for_each(zero, end, vectors as i64 * lanes, |e, c| {
-            let (b, to) = (e.at(self.b, c, elem), e.at(self.c, c, elem));
+            let (b, to) = (e.at(self.b, c, factors), e.at(self.c, c, elem));
             let rows = rows(e, c);
             e.for_each(zero, rows, high as i64, |e, r| {
-                let (first, count) = inner(e, r);
+                let (mut first, mut count) = inner(e, r);
+                if self.pairs {
+                    let two = e.int(2);
+                    (first, count) = (e.div(first, two), e.div_ceil(count, 2));
+                }
                 let (row, column) = (
                     e.mul_int(r, self.a_strides.0),
                     e.mul_int(first, self.a_strides.1),
                 );
                 let a = e.add(row, column);
-                let a = e.at(self.a, a, elem);
+                let a = e.at(self.a, a, factors);
                 let skip = e.mul_int(first, self.b_stride);
-                let b = e.at(b, skip, elem);
+                let b = e.at(b, skip, factors);
                 let down = e.mul_int(r, self.c_stride);
                 let to = e.at(to, down, elem);
                 let mut acc = Vec::new();
@@ -95,7 +102,7 @@ impl Product {
                 };
                 let right = Right {
                     pointer: b,
-                    elem,
+                    elem: factors,
                     inner: e.int(self.b_stride),
                     prefetch: 0,
                 };

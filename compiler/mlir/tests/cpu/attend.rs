@@ -2,7 +2,9 @@
 //! against finite differences.
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
-use odec_program::kernel::{Attend, Scores, eval_attend, eval_attend_backward, eval_attend_cached};
+use odec_program::kernel::{
+    Attend, Order, Scores, eval_attend, eval_attend_backward, eval_attend_cached,
+};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
 
@@ -14,6 +16,7 @@ struct Case {
     shape: Shape,
     /// Element type of q, k, v and, backward, of o.
     inputs: DType,
+    order: Order,
     causal: bool,
     kv_heads: usize,
     window: Option<u64>,
@@ -66,6 +69,7 @@ impl Case {
         Case {
             shape,
             inputs: DType::F32,
+            order: Order::Chain,
             causal,
             kv_heads,
             window,
@@ -90,6 +94,30 @@ impl Case {
             sinks,
             ..self
         }
+    }
+
+    /// With q, k and v that bf16 holds.
+    fn rounded(mut self) -> Case {
+        let round = |x: &mut f64| *x = f64::from(bf16::to_f32(bf16::of_f64(*x)));
+        for x in [&mut self.q, &mut self.k, &mut self.v] {
+            x.iter_mut().for_each(round);
+        }
+        self
+    }
+
+    /// The same in bf16, multiplied in pairs.
+    fn in_pairs(self) -> Case {
+        Case {
+            inputs: DType::Bf16,
+            order: Order::Dots,
+            ..self.rounded()
+        }
+    }
+
+    /// The targets that this machine runs it on.
+    fn targets(&self) -> Vec<Target> {
+        let of = |t: &Target| self.order == Order::Chain || *t == Target::Avx512Bf16;
+        targets().into_iter().filter(of).collect()
     }
 
     fn rows(&self) -> usize {
@@ -215,6 +243,7 @@ impl Case {
             window: self.window,
             scale: self.scale,
             value: (self.value != self.shape[3]).then_some(self.value as u64),
+            order: self.order,
             scores: Scores {
                 softcap: self.softcap,
                 alibi: self.alibi,
@@ -405,11 +434,7 @@ fn bf16_operands() {
         ([1, 130, 1, 64], false),
         ([1, 3, 3, 1], true),
     ] {
-        let mut case = Case::new(shape, causal);
-        let round = |x: &mut f64| *x = f64::from(bf16::to_f32(bf16::of_f64(*x)));
-        for x in [&mut case.q, &mut case.k, &mut case.v] {
-            x.iter_mut().for_each(round);
-        }
+        let mut case = Case::new(shape, causal).rounded();
         let plain = case.evaluate::<f32>();
         case.inputs = DType::Bf16;
         let want = case.evaluate::<f32>();
@@ -427,6 +452,80 @@ fn bf16_operands() {
                 for (n, (got, want)) in got.iter().zip(&want).enumerate() {
                     assert_same(got, want, &format!("{target} {shape:?}, result {n}"));
                 }
+            }
+        }
+    }
+}
+
+/// Dot products of pairs: heads of odd widths, sequences, windows and blocks that end within pairs, every option. The evaluator is near f64, and compiled
+/// code is it, in every bit.
+#[test]
+fn dot_products_of_pairs() {
+    let of = |[seq, heads, head]: [usize; 3], shared, causal, window| {
+        Case::of([2, seq, heads, head], shared, causal, window)
+    };
+    let ragged = |seq| of([seq, 2, 24], (2, 24), true, None);
+    let cases = [
+        ragged(70),
+        ragged(1),
+        ragged(2),
+        ragged(131),
+        of([131, 2, 64], (1, 64), false, None),
+        of([131, 4, 5], (2, 7), true, Some(40)),
+        of([67, 2, 3], (1, 16), false, None).scored(),
+        of([150, 2, 16], (1, 16), true, Some(3)).scored(),
+        of([150, 2, 16], (2, 9), true, Some(64)).scored(),
+    ];
+    for case in cases.map(Case::in_pairs) {
+        let found = case.evaluate::<f32>();
+        let (shape, value) = (case.shape, case.value);
+        let (o, lse) = case.forward(&case.q, &case.k, &case.v);
+        // Weights are rounded once, which leaves each within u of itself; with |v| in the place of v, results are the sums of terms' sizes.
+        let sizes: Vec<f64> = case.v.iter().map(|x| x.abs()).collect();
+        let (sizes, _) = case.forward(&case.q, &case.k, &sizes);
+        for ((got, want), size) in found[0].real().iter().zip(&o).zip(&sizes) {
+            let far = (f64::from(*got) - want).abs();
+            assert!(
+                far <= (bf16::UNIT + 1e-5) * size,
+                "{shape:?} {value}: {far:e}"
+            );
+        }
+        assert!(distance(&found[1], &lse) <= 1e-5, "{shape:?}");
+        for (got, exact) in found[2..].iter().zip(case.backward()) {
+            assert!(distance(got, &exact) < 2f64.powi(-5), "{shape:?} {value}");
+        }
+        same_in_pairs(&case, &found);
+    }
+}
+
+/// Gradients and values so small that products and sums are about the smallest normal number: what is rounded to zero has one sign, however many zeros
+/// are added to it.
+#[test]
+fn pairs_of_small_numbers() {
+    for (causal, window) in [(true, Some(5)), (false, None)] {
+        let mut case = Case::of([1, 150, 2, 8], (1, 8), causal, window);
+        let small = |x: &mut Vec<f64>, size: f64| x.iter_mut().for_each(|x| *x *= size);
+        small(&mut case.q, 20.0);
+        small(&mut case.v, 1e-20);
+        small(&mut case.d_o, 1e-18);
+        let case = case.in_pairs();
+        let found = case.evaluate::<f32>();
+        let zeros = found[2..].iter().flat_map(Buffer::real);
+        let zeros = zeros.filter(|x| x.to_bits() == 0).count();
+        assert!(zeros > 100, "{zeros}");
+        same_in_pairs(&case, &found);
+    }
+}
+
+/// Compares compiled kernels, in one part and in three, with what the evaluator found.
+fn same_in_pairs(case: &Case, found: &[Buffer<f32>; 5]) {
+    for target in case.targets() {
+        let compiled = Compiled::new(&case.specs::<f32>(), target);
+        for parts in [1, 3] {
+            let got = case.run::<f32>(&compiled, parts);
+            for (n, (got, want)) in got.iter().zip(found).enumerate() {
+                let what = format!("{target} {:?} {:?}, result {n}", case.shape, case.window);
+                assert_same(got, want, &what);
             }
         }
     }
@@ -517,29 +616,40 @@ fn bounded_scores_that_fall_with_distance_and_sinks() {
 /// Reading token by token gives the bits of reading the whole.
 #[test]
 fn kept_keys_under_other_scores() {
-    let (seq, heads, head, value) = (70, 2, 8, 12);
-    let case = Case::of([1, seq, heads, head], (1, value), true, None).scored();
+    let case = || Case::of([1, 70, 2, 8], (1, 12), true, None).scored();
+    kept_keys(&case());
+    kept_keys(&case().in_pairs());
+    let windowed = Case::of([1, 70, 2, 8], (1, 12), true, Some(6));
+    kept_keys(&windowed.in_pairs());
+}
+
+fn kept_keys(case: &Case) {
+    let ([_, _, heads, head], value) = (case.shape, case.value);
     let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
         unreachable!()
     };
     let whole = &case.evaluate::<f32>()[0];
     let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| *x as f32).collect::<Vec<f32>>());
     let kernel = KernelSpec::AttendCached(spec.clone());
-    let on: Vec<Compiled> = (targets().into_iter())
+    let on: Vec<Compiled> = (case.targets().into_iter())
         .map(|t| Compiled::new(std::slice::from_ref(&kernel), t))
         .collect();
     for (from, to) in [(0, 3), (60, 66), (69, 70)] {
-        let part = |x: &[f64], columns: usize, from: usize| real(&x[from * columns..to * columns]);
+        let part = |x: &[f64], columns: usize, from: usize| {
+            real(&x[from * columns..to * columns]).in_type(case.inputs)
+        };
         let rows = to - from;
-        let operands = [
+        let mut operands = vec![
             part(&case.q, heads * head, from),
             part(&case.k, head, 0),
             part(&case.v, value, 0),
             Buffer::nan(rows * heads * value),
-            real(&case.sinks),
         ];
+        if !case.sinks.is_empty() {
+            operands.push(real(&case.sinks));
+        }
         let dims = [rows as u64, from as u64];
-        let mut memory = Operands(operands.to_vec());
+        let mut memory = Operands(operands.clone());
         eval_attend_cached(&spec, &mut memory, &dims);
         let width = heads * value;
         let wanted = Buffer::Real(whole.real()[from * width..to * width].to_vec());
@@ -556,10 +666,17 @@ fn kept_keys_under_other_scores() {
 #[test]
 fn kept_keys_of_several_sequences() {
     let ([batch, seq, heads, head], value) = ([3, 70, 2, 8], 12);
-    let own = |window| (true, window, vec![69, 3, 64]);
-    for (causal, window, places) in [own(None), own(Some(5)), (false, None, vec![])] {
+    let own = |window, pairs| (true, window, vec![69, 3, 64], pairs);
+    for (causal, window, places, pairs) in [
+        own(None, false),
+        own(Some(5), false),
+        (false, None, vec![], false),
+        own(Some(5), true),
+        (false, None, vec![], true),
+    ] {
         let case = Case::of([batch, seq, heads, head], (1, value), causal, window);
         let case = if causal { case.scored() } else { case };
+        let case = if pairs { case.in_pairs() } else { case };
         let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
             unreachable!()
         };
@@ -579,9 +696,9 @@ fn kept_keys_of_several_sequences() {
         };
         let real = |x: &[f64]| x.iter().map(|x| *x as f32).collect::<Vec<f32>>();
         let mut operands = vec![
-            part(&real(&case.q), heads * head),
-            Buffer::Real(real(&case.k)),
-            Buffer::Real(real(&case.v)),
+            part(&real(&case.q), heads * head).in_type(case.inputs),
+            Buffer::Real(real(&case.k)).in_type(case.inputs),
+            Buffer::Real(real(&case.v)).in_type(case.inputs),
             Buffer::nan(batch * rows * heads * value),
         ];
         let mut dims = vec![rows as u64, 69, batch as u64];
@@ -596,7 +713,7 @@ fn kept_keys_of_several_sequences() {
         assert_same(&memory.0[3], &wanted, "evaluated");
         let kernel = KernelSpec::AttendCached(spec);
         let tiles = 0..kernel.tiles(&dims);
-        for target in targets() {
+        for target in case.targets() {
             let compiled = Compiled::new(std::slice::from_ref(&kernel), target);
             let got = compiled.run(0, &operands, &[], &dims, &[], std::slice::from_ref(&tiles));
             assert_same(&got[3], &wanted, "compiled");
@@ -649,6 +766,7 @@ fn an_empty_head_is_refused() {
         scale: 1.0,
         value: None,
         scores: Default::default(),
+        order: Default::default(),
     };
     let kernel = odec_program::Kernel {
         symbol: "k".into(),

@@ -88,6 +88,7 @@ fn wide_heads() -> Vec<Kernel> {
         scale: 0.125,
         value: None,
         scores: Default::default(),
+        order: Default::default(),
     };
     let scores = Scores {
         softcap: Some(50.0),

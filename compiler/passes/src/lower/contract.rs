@@ -34,6 +34,14 @@ impl Tiling {
             _ => (Order::Chain, self.blocking),
         }
     }
+
+    /// Order of attention to inputs of a type: tile registers have none of its own.
+    pub(super) fn attends(self, inputs: DType) -> Order {
+        match self.of(inputs) {
+            (Order::Dots, _) => Order::Dots,
+            (Order::Chain | Order::Pairs, _) => Order::Chain,
+        }
+    }
 }
 
 /// A run of contractions for the same step of the backward pass, or the forward pass.

@@ -431,9 +431,11 @@ impl Lowering<'_> {
 
     /// A kernel of attention in the types of the program and of its queries.
     fn attends(&self, spec: Attend, q: Value) -> Attend {
+        let inputs = dtype(self.graph.ty(q), self.real);
         Attend {
             dtype: self.real,
-            inputs: dtype(self.graph.ty(q), self.real),
+            inputs,
+            order: self.tiling.attends(inputs),
             ..spec
         }
     }

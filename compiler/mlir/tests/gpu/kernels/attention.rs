@@ -18,6 +18,7 @@ fn attend(heads: u64, head: u64, causal: bool) -> Attend {
         scale: 1.0 / (head as f64).sqrt(),
         value: None,
         scores: Default::default(),
+        order: Default::default(),
     }
 }
 

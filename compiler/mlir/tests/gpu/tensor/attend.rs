@@ -194,6 +194,7 @@ fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64
         scale: 1.0 / (head as f64).sqrt(),
         value: None,
         scores: Default::default(),
+        order: Default::default(),
     }
 }
 
