@@ -166,12 +166,12 @@ fn entry(m: &Manifest, id: EntryId, e: &Entry, signatures: &[Signature]) -> Resu
     }
     let ios = e.inputs.iter().chain(&e.outputs);
     for io in ios {
-        if io.dtype == DType::Bf16 {
+        if matches!(io.dtype, DType::Bf16 | DType::I8) {
             return invalid(
                 format!("entry {name}"),
                 format!(
-                    "`{}` is bf16: inputs and outputs must be f32 or f64",
-                    io.name
+                    "`{}` is {:?}: inputs and outputs must be f32 or f64",
+                    io.name, io.dtype
                 ),
             );
         }
