@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use measure::{Bench, By, Compare, Profile, Replay, Timed};
 use odec_compiler::simulate::clusters::WITHIN;
 use odec_explore::work::{Engine, RETRIES};
+use odec_program::Quantized;
 use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 
@@ -554,6 +555,9 @@ pub struct Eval {
     /// Draw the confusion matrix of a model of images into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Judge beside it the model that reads weights in integers of 8 or 4 bits, as `generate --weights` does
+    #[arg(long, value_name = "int8|int4")]
+    pub weights: Option<Quantized>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -612,6 +616,9 @@ pub struct Generate {
     /// Say how many of the images this run, which tells the classes of such images, takes for the class that was asked for
     #[arg(long, value_name = "RUN", requires = "output")]
     pub classifier: Option<PathBuf>,
+    /// Read weights in integers of 8 or 4 bits, with a scale for each group of 32; parameters stay as they are
+    #[arg(long, value_name = "int8|int4", conflicts_with = "output")]
+    pub weights: Option<Quantized>,
     /// Print what was drawn as JSON; of texts a line for each
     #[arg(long)]
     pub json: bool,

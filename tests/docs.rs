@@ -58,7 +58,7 @@ fn the_commands_of_training_md_run() {
         assert!(out.status.success(), "{line}\n{}", text(&out.stderr));
         count += 1;
     }
-    assert_eq!(count, 18, "commands in docs/training.md");
+    assert_eq!(count, 21, "commands in docs/training.md");
 }
 
 /// The exported parameters under the names of somebody else.
@@ -132,6 +132,9 @@ fn json_md_names_all_keys_and_no_others() {
         &place.good(&["train", "tiny.odex", "--out", "two", "--json"]),
     );
     compare("odec eval", &place.good(&["eval", "run", "--json"]));
+    let both = place.good(&["eval", "run", "--weights", "int8", "--json"]);
+    let both: Value = serde_json::from_str(&both).expect("JSON");
+    compare("odec eval RUN --weights", &both["quantized"].to_string());
     place.write(
         "points.ode",
         "field f = linear\nmodel points {\n  input vectors(width: 2, context: 3)\n  embed id\n  \

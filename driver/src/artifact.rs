@@ -9,8 +9,8 @@ use crate::source::{is_source, parsed, report};
 use odec_compiler::codes;
 use odec_compiler::model::Built;
 use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
-use odec_grammar::Diagnostic;
-use odec_program::manifest::Precision;
+use odec_grammar::{Diagnostic, Sources};
+use odec_program::manifest::{Manifest, Precision};
 use odec_program::{DType, Kernel, Target};
 use odec_runtime::device::cuda;
 use odec_runtime::device::cuda::fit::Card;
@@ -150,6 +150,36 @@ pub fn build(
     build_if(path, overrides, name, out, |_, _, _| Ok(()))
 }
 
+/// The program of a file for the target of this name, without object code; `fits` is asked before it is planned.
+fn plan(
+    path: &Path,
+    overrides: &[String],
+    name: &str,
+    fits: impl FnOnce(&Built, &Sources) -> Done,
+) -> Done<(Built, Assembled, Target)> {
+    let mut parsed = parsed(path, overrides)?;
+    let mut built = parsed.built()?;
+    fits(&built, &parsed.sources)?;
+    let target = target(name, built.precision())?;
+    parsed.resolve_memory(&mut built, target)?;
+    report(&precision_fits(&built, target), &parsed.sources)?;
+    let mut assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
+    assembled.manifest.settings = parsed.settings;
+    assembled.manifest.imports = parsed.imports;
+    Ok((built, assembled, target))
+}
+
+/// The manifest of a file's program, and its target.
+pub fn planned(
+    path: &Path,
+    overrides: &[String],
+    name: &str,
+    fits: impl FnOnce(&Built, &Sources) -> Done,
+) -> Done<(Manifest, Target)> {
+    let (_, assembled, target) = plan(path, overrides, name, fits)?;
+    Ok((assembled.manifest, target))
+}
+
 /// The same, asking before code is generated whether that is worth it.
 fn build_if(
     path: &Path,
@@ -158,14 +188,7 @@ fn build_if(
     out: &Path,
     worth: impl FnOnce(&Built, &Assembled, Target) -> Done,
 ) -> Done<(Artifact, Built, Assembled)> {
-    let mut parsed = parsed(path, overrides)?;
-    let mut built = parsed.built()?;
-    let target = target(name, built.precision())?;
-    parsed.resolve_memory(&mut built, target)?;
-    report(&precision_fits(&built, target), &parsed.sources)?;
-    let mut assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
-    assembled.manifest.settings = parsed.settings;
-    assembled.manifest.imports = parsed.imports;
+    let (built, assembled, target) = plan(path, overrides, name, |_, _| Ok(()))?;
     worth(&built, &assembled, target)?;
     let code = object_code(&assembled.manifest.program.kernels, target)?;
     let artifact =
@@ -210,11 +233,7 @@ fn artifact_if(
     wanted: impl Fn(&str, bool) -> Done,
 ) -> Done<(Artifact, Option<TempDir>)> {
     if !is_source(path) {
-        if !overrides.is_empty() {
-            return Err(Failure::Input(
-                "--set needs a .ode file: an artifact's numbers are fixed".into(),
-            ));
-        }
+        fixed(overrides)?;
         let artifact = Artifact::load(path).map_err(Failure::input)?;
         let m = artifact.manifest();
         wanted(&m.name, m.train.is_some())?;
@@ -243,6 +262,16 @@ fn artifact_if(
         }
     })?;
     Ok((artifact, Some(folder)))
+}
+
+/// An artifact takes no settings.
+pub fn fixed(overrides: &[String]) -> Done {
+    match overrides.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Input(
+            "--set needs a .ode file: an artifact's numbers are fixed".into(),
+        )),
+    }
 }
 
 /// `dir/name.ode` → `name.odex` in the working directory.

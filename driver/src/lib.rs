@@ -12,5 +12,6 @@ pub mod library;
 pub mod measure;
 mod memory_check;
 pub mod method;
+pub mod quantized;
 pub mod source;
 pub mod terminal;

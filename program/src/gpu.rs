@@ -482,6 +482,12 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
     }
     match spec {
         KernelSpec::Pack(_) => Some("packing is for processors".into()),
+        KernelSpec::Contract(Contract {
+            layout: Layout::Quantized(q),
+            ..
+        }) => Some(format!(
+            "weights in {q}, which kernels for GPUs do not read yet"
+        )),
         KernelSpec::Contract(c) if c.rounds || c.parts != Parts::ONE => {
             let why = "a result in bf16, or of pieces of k apart, but not on tensor cores";
             (!tensor::contract::runs(c)).then(|| why.into())

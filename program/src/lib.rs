@@ -39,6 +39,7 @@ pub mod manifest;
 pub mod names;
 pub mod noise;
 pub mod optimizers;
+pub mod quantized;
 pub mod real;
 pub mod schedules;
 pub mod site;
@@ -51,6 +52,7 @@ pub mod window;
 pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;
 pub use names::{EntryId, ResultId};
+pub use quantized::Quantized;
 use serde::{Deserialize, Serialize};
 pub use site::Site;
 pub use size::{Bindings, Dim, Maxima, Size};
@@ -69,6 +71,8 @@ pub enum DType {
     Bf16,
     /// Token numbers and other indices.
     I32,
+    /// Bytes of [`quantized`] weights: integers, and the halves of their scales.
+    I8,
 }
 
 impl DType {
@@ -76,7 +80,7 @@ impl DType {
     pub const fn arithmetic(self) -> DType {
         match self {
             DType::F64 => DType::F64,
-            DType::F32 | DType::Bf16 | DType::I32 => DType::F32,
+            DType::F32 | DType::Bf16 | DType::I32 | DType::I8 => DType::F32,
         }
     }
 
@@ -86,6 +90,7 @@ impl DType {
             DType::F32 | DType::I32 => 4,
             DType::F64 => 8,
             DType::Bf16 => 2,
+            DType::I8 => 1,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Model;
 use clap::{Args, ValueEnum};
+use odec_program::Quantized;
 use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 
@@ -60,6 +61,9 @@ pub struct Bench {
     /// Of so many texts at once, a token of each in one pass
     #[arg(long, value_name = "N", requires = "tokens", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: u64,
+    /// Read weights in integers of 8 or 4 bits, with a scale for each group of 32; parameters stay as they are
+    #[arg(long, value_name = "int8|int4", requires = "tokens")]
+    pub weights: Option<Quantized>,
 }
 
 #[derive(Args)]

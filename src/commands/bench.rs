@@ -1,8 +1,10 @@
 //! `odec bench`: times the training step (entries `grad` and `update`) on random tokens, or single tokens that are read.
 
 use crate::cli;
+use crate::commands::{in_integers, integers};
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
+use odec_driver::quantized;
 use odec_driver::terminal;
 use odec_program::manifest::{Form, Manifest};
 use odec_program::{Bindings, EntryId, Slot};
@@ -24,8 +26,11 @@ pub fn run(args: &cli::Bench) -> Done {
     match args.tokens {
         Some(tokens) => {
             let m = &timed.model;
-            let model = artifact::open(&m.model, &m.set, timed.device, m.trust)?;
-            ready(timed, model, |x| reading(timed, x, (tokens, args.batch)))
+            let model = match args.weights {
+                None => artifact::open(&m.model, &m.set, timed.device, m.trust)?,
+                Some(q) => (quantized::open(&m.model, &m.set, timed.device, q)?, None),
+            };
+            ready(timed, model, |x| reading(args, x, tokens))
         }
         None => trainable(timed, |x| {
             let steps = training(timed, x, false)?;
@@ -244,7 +249,12 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
 }
 
 /// Times single tokens, each read after those before it: of one text, or one of each of several.
-fn reading(args: &cli::Timed, x: &mut Executor, (tokens, batch): (u64, u64)) -> Done {
+fn reading(bench: &cli::Bench, x: &mut Executor, tokens: u64) -> Done {
+    let (args, batch) = (&bench.timed, bench.batch);
+    let weights = match bench.weights {
+        None => None,
+        Some(_) => Some((integers(x)?.of, in_integers(x)?)),
+    };
     if !x.has_entry(EntryId::Decode) {
         return Err(Failure::Input(
             "this model reads later tokens, so it cannot run token by token".into(),
@@ -281,7 +291,7 @@ fn reading(args: &cli::Timed, x: &mut Executor, (tokens, batch): (u64, u64)) -> 
     if args.json {
         let out = json!({
             "model": name, "device": device, "batch": batch, "tokens": times.len(), "token_ms_min": min, "token_ms_median": median,
-            "read_bytes": read, "reading_gbyte_per_s": rate, "reading_share": share, "computing_share": computed,
+            "weights": weights.map(|(of, _)| of.to_string()), "read_bytes": read, "reading_gbyte_per_s": rate, "reading_share": share, "computing_share": computed,
         });
         outln!("{out}");
         return Ok(());
@@ -299,6 +309,9 @@ fn reading(args: &cli::Timed, x: &mut Executor, (tokens, batch): (u64, u64)) -> 
         "tokens/s        {}",
         terminal::thousands((batch as f64 / median * 1e3) as u64)
     );
+    if let Some((_, text)) = weights {
+        outln!("weights         {text}");
+    }
     let read = terminal::bytes(read);
     match rate.zip(share) {
         Some((rate, share)) => outln!(

@@ -1,18 +1,21 @@
 //! `odec eval`: loss and perplexity of a run on held-out text; of classes, the share that is predicted; of pairs, BLEU and chrF of translations.
 
 use crate::cli;
-use crate::commands::trained;
 use crate::commands::translate::spread;
+use crate::commands::{in_integers, integers, trained};
 use odec_driver::fail::{Done, Failure};
+use odec_driver::quantized;
 use odec_program::manifest::Loss;
 use odec_runtime::infer::bleu::{BLEU, CHRF, Scores, scores};
 use odec_runtime::infer::confusion::{self, MOST_DRAWN};
 use odec_runtime::infer::evaluate::judge;
+use odec_runtime::infer::generate::can_generate;
+use odec_runtime::infer::quantized::{Difference, Integers, logits_apart};
 use odec_runtime::infer::translate::translates;
 use odec_runtime::system::output;
 use odec_runtime::system::progress::Work;
 use odec_runtime::{
-    Evaluation, Executor, Search, Show, Shown, Tokenizer, dataset_of, outln, pairs_of,
+    Dataset, Evaluation, Executor, Search, Show, Shown, Tokenizer, dataset_of, outln, pairs_of,
     tokenizer_of, translate,
 };
 use odec_source::escape::escaped;
@@ -20,7 +23,18 @@ use serde_json::{Value, json};
 use std::io::Write;
 
 pub fn run(args: &cli::Eval) -> Done {
+    if let Some(q) = args.weights {
+        quantized::fits_device(args.device, q)?;
+    }
     let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
+    let mut in_int = match args.weights {
+        None => None,
+        Some(q) => {
+            let refused = |e| Failure::Input(format!("--weights {q}: {e}"));
+            can_generate(&executor).map_err(refused)?;
+            Some(quantized::executor(&mut executor, q, args.device)?)
+        }
+    };
     let show = if args.json {
         Show::Warnings
     } else {
@@ -57,11 +71,18 @@ pub fn run(args: &cli::Eval) -> Done {
         true => Some(translated(args, &mut executor, show)?),
         false => None,
     };
+    let beside = match &mut in_int {
+        None => None,
+        Some(y) => Some(beside(args, (&mut executor, y), &*dataset)?),
+    };
     if args.json {
         let mut all = json(dataset.name(), &e);
         if let Some(s) = translated {
             all["bleu"] = json!(s.bleu);
             all["chrf"] = json!(s.chrf);
+        }
+        if let Some(of) = &beside {
+            all["quantized"] = of.json();
         }
         outln!("{all}");
     } else {
@@ -76,8 +97,11 @@ pub fn run(args: &cli::Eval) -> Done {
         let nats = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
         match (e.measure.name(), e.accuracy) {
             (Some(measure), _) => outln!("{measure} {loss:.4e}"),
-            (None, None) => outln!("{nats}, perplexity {:.3}", e.perplexity()),
+            (None, None) => outln!("{}", perplexity(&e)),
             (None, Some(share)) => outln!("{nats}, {:.2} % correct", 100.0 * share),
+        }
+        if let Some(of) = &beside {
+            of.print();
         }
         if let Some(Scores { bleu, chrf }) = translated {
             outln!("BLEU {bleu:.2} ({BLEU}), chrF2 {chrf:.2} ({CHRF})");
@@ -94,6 +118,69 @@ pub fn run(args: &cli::Eval) -> Done {
         }
     }
     Ok(())
+}
+
+/// The loss of text, in words.
+fn perplexity(e: &Evaluation) -> String {
+    let (one, bits) = (e.of.unit().one(), e.bits());
+    format!(
+        "loss {:.4} nats/{one} ({bits:.4} bits), perplexity {:.3}",
+        e.loss,
+        e.perplexity()
+    )
+}
+
+/// The same model with weights in integers.
+struct Beside {
+    found: Evaluation,
+    apart: Difference,
+    integers: Integers,
+    text: String,
+}
+
+fn beside(
+    args: &cli::Eval,
+    (x, y): (&mut Executor, &mut Executor),
+    dataset: &dyn Dataset,
+) -> Done<Beside> {
+    let judged = judge(y, dataset, args.windows, &mut |_| {});
+    let (found, _) = judged.map_err(Failure::input)?;
+    let apart = logits_apart(x, y, dataset, args.windows).map_err(Failure::input)?;
+    Ok(Beside {
+        found,
+        apart,
+        integers: integers(y)?,
+        text: in_integers(y)?,
+    })
+}
+
+impl Beside {
+    fn print(&self) {
+        let Difference { largest, rms, of } = self.apart;
+        outln!("{}", self.text);
+        outln!("{}", perplexity(&self.found));
+        outln!(
+            "logits differ by {largest:.2e} at most, in the root mean square by {rms:.2e} of {of:.2e}"
+        );
+    }
+
+    fn json(&self) -> Value {
+        let Integers {
+            of,
+            matrices,
+            bytes,
+            reals,
+            ..
+        } = self.integers;
+        let mut all = evaluation(&self.found);
+        let apart = self.apart;
+        all["weights"] = json!(of.to_string());
+        all["matrices"] = json!(matrices);
+        all["bytes"] = json!(bytes);
+        all["bytes_of_reals"] = json!(reals);
+        all["logits"] = json!({ "largest": apart.largest, "rms": apart.rms, "of": apart.of });
+        all
+    }
 }
 
 /// How good the translations are that `odec translate` gives where nothing else is asked of it.

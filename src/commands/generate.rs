@@ -2,16 +2,17 @@
 
 use crate::cli;
 use crate::commands::sampling_errors;
-use crate::commands::trained;
+use crate::commands::{in_integers, trained};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::method::explicit;
+use odec_driver::quantized;
 use odec_program::manifest::Images;
 use odec_runtime::infer::flow;
 use odec_runtime::infer::generate::{GenerateError, can_generate};
 use odec_runtime::system::progress::Work;
 use odec_runtime::system::{output, stdio};
 use odec_runtime::{
-    Asked, Executor, Sampling, Show, Shown, Tokenizer, generate, generate_several, outln,
+    Asked, Executor, Sampling, Show, Shown, Tokenizer, errln, generate, generate_several, outln,
     tokenizer_of,
 };
 use serde_json::json;
@@ -19,6 +20,9 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 pub fn run(args: &cli::Generate) -> Done {
+    if let Some(q) = args.weights {
+        quantized::fits_device(args.device, q)?;
+    }
     let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
     if let (Some(output), Some(scheme), Some(steps)) = (&args.output, &args.scheme, args.steps) {
         return draw(args, &mut executor, (output, scheme, steps));
@@ -27,6 +31,10 @@ pub fn run(args: &cli::Generate) -> Done {
         return sampling_errors::run(args, &mut executor, output);
     }
     can_generate(&executor).map_err(Failure::input)?;
+    if let Some(q) = args.weights {
+        executor = quantized::executor(&mut executor, q, args.device)?;
+        errln!("note: {}", in_integers(&executor)?);
+    }
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = match (&args.tokenizer, saved) {
         (Some(path), _) => Tokenizer::open(path).map_err(Failure::input)?,

@@ -4,9 +4,9 @@
 
 use crate::types::TensorType;
 use crate::value::Value;
-use odec_program::Coeff;
 use odec_program::expr::{Access, Body, ExprId};
 use odec_program::kernel::{Attend, Delay, Groups, LinearAttend, Scan, ScanForm, Share};
+use odec_program::{Coeff, Quantized};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -94,6 +94,8 @@ pub enum Kind {
         b_transposed: bool,
         /// Factors are rounded to bf16.
         rounded: bool,
+        /// B is weights that are read in integers; only A is rounded then.
+        weights: Option<Quantized>,
     },
     /// Operands a, the experts' numbers, matrices; the product of each row with the matrix of its expert, [n, k] or `transposed` [k, n].
     Grouped {

@@ -35,6 +35,7 @@ mod pack;
 mod pairs;
 mod panel;
 pub mod pipeline;
+mod quantized;
 mod rows;
 mod scan;
 mod tiles;

@@ -76,20 +76,32 @@ pub fn multiply(
                 e.prefetch(p, false);
             }
         }
-        let mut out = Vec::with_capacity(acc.len());
-        for i in 0..tile.rows {
-            let offset = e.mul_int(a.row, i as i64);
-            let p = e.at(pa, offset, elem);
-            let x = e.load(p, Type::scalar(elem));
-            let x = e.broadcast(x, lanes);
-            for v in 0..tile.vectors {
-                let (y, sum) = (row[v as usize], acc[(i * tile.vectors + v) as usize]);
-                out.push(match elem {
-                    PAIRS => e.dot_pairs(x, y, sum),
-                    _ => e.fma(x, y, sum),
-                });
-            }
-        }
-        out
+        accumulate(e, tile, (pa, a.row), &row, acc)
     })
+}
+
+/// Adds the products of a row of B, in vectors, with an element of each row of A, which are so many elements apart.
+pub fn accumulate(
+    e: &mut Emitter,
+    tile: Tile,
+    (pa, stride): (Val, Val),
+    row: &[Val],
+    acc: &[Val],
+) -> Vec<Val> {
+    let (elem, lanes) = (row[0].ty.elem, e.lanes);
+    let mut out = Vec::with_capacity(acc.len());
+    for i in 0..tile.rows {
+        let offset = e.mul_int(stride, i as i64);
+        let p = e.at(pa, offset, elem);
+        let x = e.load(p, Type::scalar(elem));
+        let x = e.broadcast(x, lanes);
+        for v in 0..tile.vectors {
+            let (y, sum) = (row[v as usize], acc[(i * tile.vectors + v) as usize]);
+            out.push(match elem {
+                PAIRS => e.dot_pairs(x, y, sum),
+                _ => e.fma(x, y, sum),
+            });
+        }
+    }
+    out
 }

@@ -18,6 +18,7 @@
 //!
 //! - Precision is a graph pass (`precision.rs`), after derivatives are taken. Rounding is an op or part of a
 //!   contraction's meaning, so what is stored in bf16 is a question of memory, never of bits.
+//! - Weights in integers are a graph pass too (`quantize.rs`), so the interpreter says what they mean. Only entries without a gradient have them.
 //! - A memory policy is a graph pass (`revolve.rs`): replayed nodes carry their own `Site::replay`, and nothing
 //!   downstream knows of it.
 //! - What only the unchosen side of a `select` reads is not computed (`predication.rs`): a program stays a straight
@@ -58,6 +59,7 @@ pub mod precision;
 pub mod predication;
 pub mod print;
 pub mod producer_fusion;
+pub mod quantize;
 pub mod recompute;
 pub mod revolve;
 pub mod rewrite;
@@ -72,6 +74,7 @@ pub mod whole;
 
 pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};
 use odec_graph::{Graph, TypeError};
+use odec_program::Quantized;
 use odec_program::manifest::{Memory, Precision};
 
 /// What passes are told.
@@ -81,6 +84,8 @@ pub struct Policy {
     pub precision: Precision,
     /// For [`mod@revolve`].
     pub memory: Memory,
+    /// For [`mod@quantize`].
+    pub weights: Option<Quantized>,
     /// For [`mod@precision`]: whether factors of contractions are copied to tensor cores as they are stored, not rounded on their way.
     pub copied: bool,
 }
@@ -101,6 +106,13 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
     GraphPass {
         name: "precision",
         run: |g, policy| precision::round(g, policy.precision, policy.copied),
+    },
+    GraphPass {
+        name: "quantize",
+        run: |g, policy| match policy.weights {
+            None => Ok(None),
+            Some(q) => quantize::quantize(g, q).map(Some),
+        },
     },
     GraphPass {
         name: "revolve",

@@ -9,7 +9,7 @@ use odec_graph::Graph;
 use odec_graph::ops::Parameter;
 use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::manifest::{self, Claim, Precision, StepCount, Train};
-use odec_program::{Bindings, DType, EntryId, Target};
+use odec_program::{Bindings, DType, EntryId, Quantized, Target};
 
 /// What a manifest is assembled from.
 #[derive(Clone, Debug)]
@@ -68,6 +68,8 @@ impl<'a> Model<'a> {
 pub struct Options {
     pub tiling: Tiling,
     pub fusion: Fusion,
+    /// What entries without a gradient read weights in, where that is no real type: all of them but [`EntryId::Encode`].
+    pub weights: Option<Quantized>,
     /// Bytes above which what stands between launches is made in pieces ([`mod@super::row_chunking`]).
     pub piece: u64,
 }
@@ -83,6 +85,7 @@ impl Options {
                 warpgroups: (target == Target::Sm90a).then_some(Tokens::Many),
             },
             fusion: Fusion::On,
+            weights: None,
             // A piece must keep a processor busy while the weights pass by, and a card still more so.
             piece: match target.is_gpu() {
                 true => 512 << 20,

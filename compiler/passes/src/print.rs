@@ -107,6 +107,7 @@ fn port(io: &Io) -> String {
         DType::F64 => "f64",
         DType::Bf16 => "bf16",
         DType::I32 => "i32",
+        DType::I8 => "i8",
     };
     let dims: Vec<String> = io.shape.iter().map(|d| d.to_string()).collect();
     format!("{}: {dtype}[{}]", io.name, dims.join(", "))

@@ -439,7 +439,7 @@ fn contract(k: &Contract, l: &Launch) -> Option<Sliced> {
             let right = match k.layout {
                 Layout::Panels => Operand::Panels,
                 Layout::Rows => Operand::Rows(n * b),
-                Layout::Columns => return None,
+                Layout::Columns | Layout::Quantized(_) => return None,
             };
             Some(Sliced {
                 operands: vec![Operand::Rows(m * a), right, Operand::Sum],

@@ -154,6 +154,7 @@ impl Matrix<'_> {
                     nr: blocking.nr,
                     transposed,
                     order: Order::Chain,
+                    quantized: None,
                 };
                 self.push(KernelSpec::Pack(pack), vec![b, packed], &[n, k], &[]);
                 (packed, Layout::Panels)

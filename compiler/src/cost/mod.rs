@@ -177,6 +177,7 @@ fn counted(
     let policy = Policy {
         precision: train.map_or(Default::default(), |t| t.precision),
         memory: Memory::Store,
+        weights: None,
         copied: false,
     };
     let sequence = Bindings::new(1, built.config.context);
@@ -292,6 +293,7 @@ pub fn training(built: &Built) -> Result<Training, AssembleError> {
     let policy = Policy {
         precision: train.map_or(Default::default(), |t| t.precision),
         memory: train.map_or(Memory::default(), |t| t.memory),
+        weights: None,
         copied: false,
     };
     let graph = run_graph_passes(&built.grad, policy)?;

@@ -281,6 +281,7 @@ fn counts_are_whole_numbers_in_bf16() {
     let rounded = Policy {
         precision: Precision::Bf16,
         memory: Memory::Store,
+        weights: None,
         copied: false,
     };
     let graph = run_graph_passes(&built.grad, rounded).unwrap();

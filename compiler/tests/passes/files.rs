@@ -5,7 +5,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `passes` | names of [`GRAPH_PASSES`], in order; `precision bf16`, `revolve 2` (states kept), `gradient loss by w v` |
+//! | `passes` | names of [`GRAPH_PASSES`], in order; `precision bf16`, `quantize int8`, `revolve 2` (states kept), `gradient loss by w v` |
 //! | `meaning` | `bits`, or `within 1e-12`, relative to the largest number of a result |
 //! | `numbers` | `0.5 to 2`: where reals are drawn from; −1 to 1 without it |
 
@@ -90,6 +90,9 @@ fn pass(graph: &Graph, written: &str) -> Result<Graph, String> {
     let mut policy = Policy::default();
     match (name, argument) {
         ("precision", "bf16") => policy.precision = Precision::Bf16,
+        ("quantize", name) => {
+            policy.weights = Some(name.parse().map_err(|_| "`quantize int8` has 8 bits")?)
+        }
         ("revolve", slots) => {
             let slots = slots.parse().map_err(|_| "`revolve 2` keeps two states")?;
             policy.memory = Memory::Revolve { slots };

@@ -36,6 +36,7 @@ mod plain;
 mod planning;
 mod precision;
 mod programs;
+mod quantized;
 mod random;
 #[path = "../front/random_body.rs"]
 mod random_body;

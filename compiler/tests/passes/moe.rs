@@ -185,6 +185,7 @@ fn mixtures_round_their_factors() {
     let rounded = Policy {
         precision: Precision::Bf16,
         memory: Memory::Store,
+        weights: None,
         copied: false,
     };
     let (built, text) = model("precision bf16");

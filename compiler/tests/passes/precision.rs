@@ -17,6 +17,7 @@ use odec_runtime::{Reader, State, Value};
 const BF16: Policy = Policy {
     precision: Precision::Bf16,
     memory: Memory::Store,
+    weights: None,
     copied: false,
 };
 

@@ -148,6 +148,7 @@ pub fn options() -> Options {
             warpgroups: None,
         },
         fusion: Fusion::On,
+        weights: None,
         piece: u64::MAX,
     }
 }

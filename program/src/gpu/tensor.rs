@@ -67,7 +67,7 @@ pub mod contract {
         };
         c.dtype == DType::F32
             && c.b == DType::Bf16
-            && c.layout != Layout::Panels
+            && matches!(c.layout, Layout::Rows | Layout::Columns)
             && least(c.n, 8)
             && least(c.k, 16)
             && (!c.a_transposed || least(c.m, 32))

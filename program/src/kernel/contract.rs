@@ -5,6 +5,7 @@ use super::validate::{self, MOST_OPERANDS, Scope};
 use super::{Extent, Indices, Kind, Launch, Sample};
 use crate::eval::{Evaluator, Memory};
 use crate::expr::{Access, BinaryOp, Body, Expr, ExprId, UnaryOp};
+use crate::quantized::Quantized;
 use crate::real::Real;
 use crate::{DType, dot, tile};
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,8 @@ pub enum Layout {
     /// Panels made by [`Pack`](super::Pack).
     #[default]
     Panels,
+    /// The same, of integers.
+    Quantized(Quantized),
     /// [k, n], row stride n.
     Rows,
     /// [n, k], row stride k.
@@ -142,7 +145,8 @@ impl Layout {
 /// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
 /// Elements of A are `a`, those of packed B `b`, those of C bf16 where it `rounds`; all others are `dtype`, in which sums are taken. With bf16
 /// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
-/// does not depend on whether A was rounded before it was stored.
+/// does not depend on whether A was rounded before it was stored. With panels of integers, whose elements are bytes, `b` says only whether elements of
+/// A are rounded to bf16: the result is that of the `dtype` contraction with what the integers stand for ([`crate::quantized`]), which is exact in f32.
 ///
 /// Order of summation: k is cut into blocks of `kc`; inside a block products are added up in its [`Order`], from zero; the
 /// block sums are added in order (starting from C itself with `accumulate`:
@@ -197,6 +201,23 @@ impl Contract {
             }
             Layout::Rows => k * n + column,
             Layout::Columns => column * len + k,
+            Layout::Quantized(q) => q.place(k, column, len, self.blocking.nr.into()).integer,
+        }
+    }
+
+    /// Element type of B in memory.
+    pub fn right(&self) -> DType {
+        match self.layout {
+            Layout::Quantized(_) => DType::I8,
+            _ => self.b,
+        }
+    }
+
+    /// Whether B is widened before it is multiplied, a block at a time where a launch has several panels of rows.
+    pub fn widens(&self) -> bool {
+        match self.layout {
+            Layout::Quantized(_) => true,
+            _ => self.b != self.dtype && !self.order.in_pairs(),
         }
     }
 
@@ -216,7 +237,7 @@ impl Contract {
         let b = self.blocking;
         b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC
     }
-    /// Elements of scratch of one thread: with bf16 panels that are multiplied in f32, also a block of them, widened, nc × kc. With tile
+    /// Elements of scratch of one thread: with panels of bf16 or integers that are multiplied in f32, also a block of them, widened, nc × kc. With tile
     /// registers, a register tile, a packed panel of A in bf16, and the configuration of the registers.
     pub fn scratch(&self) -> u64 {
         if self.order == Order::Pairs {
@@ -224,9 +245,9 @@ impl Contract {
             let (mr, nr, kc) = (u64::from(b.mr), u64::from(b.nr), u64::from(b.kc));
             return mr * nr + mr * kc / 2 + tile::CONFIGURATION / self.dtype.bytes();
         }
-        let widened = match self.b == self.dtype || self.order == Order::Dots {
-            true => 0,
-            false => self.blocking.nc as u64 * self.blocking.kc as u64,
+        let widened = match self.widens() {
+            false => 0,
+            true => self.blocking.nc as u64 * self.blocking.kc as u64,
         };
         match widened {
             0 => self.tile_scratch(),
@@ -264,12 +285,22 @@ impl Kind for ContractKind {
         }
         c.blocking.validate()?;
         validate::pairs(c.order, c.b, c.dtype)?;
-        let halves = c.dtype == DType::F32 && c.b == DType::Bf16 && c.layout != Layout::Panels;
+        let unpacked = matches!(c.layout, Layout::Rows | Layout::Columns);
+        let halves = c.dtype == DType::F32 && c.b == DType::Bf16 && unpacked;
         if c.rounds && (c.accumulate || !halves) {
             return Err("it rounds sums that are not made on tensor cores".into());
         }
         if c.order.in_pairs() && c.layout != Layout::Panels {
             return Err("it multiplies pairs that are not packed".into());
+        }
+        if let Layout::Quantized(q) = c.layout {
+            validate::quantized(q, c.blocking.nr, [c.dtype, DType::I8], c.order)?;
+            if !c.blocking.kc.is_multiple_of(q.group) {
+                return Err(format!(
+                    "its blocks of k are not whole groups of {}",
+                    q.group
+                ));
+            }
         }
         let parts = c.parts.0;
         let summed = parts == 1 || (!c.accumulate && !c.rounds && c.epilogue.is_none());
@@ -305,12 +336,18 @@ impl Kind for ContractKind {
                 k: 2,
                 order: c.order,
             },
+            Layout::Quantized(of) => Count::Quantized {
+                n: 1,
+                nr: c.blocking.nr.into(),
+                k: 2,
+                of,
+            },
             Layout::Rows | Layout::Columns => Count::rows(&[1, 2], 1),
         };
         let (extras, coeffs) = c.extras();
         let mut operands = vec![
             OperandAccess::new("a", c.a, Mode::Read, [Count::rows(&[0, 2], 1)]),
-            OperandAccess::new("b", c.b, Mode::Read, [right]),
+            OperandAccess::new("b", c.right(), Mode::Read, [right]),
         ];
         let extra = |_| OperandAccess::new("extra", c.dtype, Mode::Read, []);
         operands.extend((0..extras).map(extra));
@@ -354,11 +391,12 @@ impl Kind for ContractKind {
             Parts(n) => format!(", k in {n} pieces"),
         };
         let right = match (c.layout, c.order) {
-            (Layout::Panels, Order::Pairs) => "B in pairs",
-            (Layout::Panels, Order::Dots) => "B in pairs, added two after two",
-            (Layout::Panels, Order::Chain) => "B",
-            (Layout::Rows, _) => "B [k, n]",
-            (Layout::Columns, _) => "B [n, k]",
+            (Layout::Panels, Order::Pairs) => "B in pairs".into(),
+            (Layout::Panels, Order::Dots) => "B in pairs, added two after two".into(),
+            (Layout::Panels, Order::Chain) => "B".into(),
+            (Layout::Quantized(q), _) => format!("B in {q}"),
+            (Layout::Rows, _) => "B [k, n]".into(),
+            (Layout::Columns, _) => "B [n, k]".into(),
         };
         format!(
             "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{parts}{rounds}{epilogue}",
@@ -427,10 +465,20 @@ impl Kind for ContractKind {
             parts: Parts(3),
             ..narrow.clone()
         };
+        let quantized = [8, 4].map(|bits| {
+            let q = Quantized { bits, group: 2 };
+            let spec = Contract {
+                layout: Layout::Quantized(q),
+                b: if bits == 4 { DType::Bf16 } else { DType::F32 },
+                ..f32s.clone()
+            };
+            Sample::new(spec, &[m, n, k], &[])
+        });
         let dims = [m, n, k];
         let mut all: Vec<Sample<Contract>> = [f32s, summed, paired, dotted]
             .map(|spec| Sample::new(spec, &dims, &[]))
             .into();
+        all.extend(quantized);
         all.push(Sample::new(finished, &dims, &[2.0]));
         all.push(Sample::new(narrow, &[m, 8, 16], &[]));
         all.push(Sample::new(parted, &[m, 8, 150], &[]));
@@ -465,6 +513,7 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
         Layout::Panels => {
             n.next_multiple_of(nr) * c.order.depth(k).expect("the launch was checked")
         }
+        Layout::Quantized(q) => q.bytes(n, nr, k).expect("the launch was checked"),
         Layout::Rows | Layout::Columns => n * k,
     };
     let mut epilogue = c
@@ -478,9 +527,16 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
     };
     let a: Vec<T> = (0..m * k).map(|i| rounded(memory.load(0, i))).collect();
     let b: Vec<T> = (0..elements).map(|i| memory.load(1, i)).collect();
+    let right = |l: u64, j: u64| match c.layout {
+        Layout::Quantized(q) => {
+            let byte = |n: u64| b[n as usize].to_f64() as i8;
+            T::of(q.number(q.place(l, j, k, nr), byte).into())
+        }
+        _ => b[c.element(l, j, n, k) as usize],
+    };
     // B(k, n) by rows, as sums of many columns side by side read it.
-    let places = (0..k).flat_map(|l| (0..n).map(move |j| c.element(l, j, n, k)));
-    let b: Vec<T> = places.map(|place| b[place as usize]).collect();
+    let places = (0..k).flat_map(|l| (0..n).map(move |j| (l, j)));
+    let b: Vec<T> = places.map(|(l, j)| right(l, j)).collect();
     let before = c
         .accumulate
         .then(|| (0..m * n).map(|i| memory.load(out, i)).collect::<Vec<T>>());

@@ -236,7 +236,7 @@ impl Kind for GroupedKind {
 
     fn validate(g: &Grouped) -> Result<(), String> {
         match g.layout {
-            Layout::Panels => Err("its matrices are packed".into()),
+            Layout::Panels | Layout::Quantized(_) => Err("its matrices are packed".into()),
             Layout::Rows | Layout::Columns => g.validate(),
         }
     }

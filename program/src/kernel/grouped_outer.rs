@@ -21,7 +21,9 @@ impl Kind for GroupedOuterKind {
     fn validate(g: &Grouped) -> Result<(), String> {
         match g.layout {
             Layout::Columns => g.validate(),
-            Layout::Panels | Layout::Rows => Err("it sums matrices that are not [n, k]".into()),
+            Layout::Panels | Layout::Quantized(_) | Layout::Rows => {
+                Err("it sums matrices that are not [n, k]".into())
+            }
         }
     }
 

@@ -4,19 +4,21 @@ use super::contract::Order;
 use super::signature::{Count, Mode, OperandAccess, Signature, Work};
 use super::validate::{self, MOST_PANEL};
 use super::{Extent, Indices, Kind, Launch, Sample};
-use crate::DType;
 use crate::eval::Memory;
+use crate::quantized::Quantized;
 use crate::real::Real;
+use crate::{DType, bf16};
 use serde::{Deserialize, Serialize};
 
 /// Copies a right-hand operand B into panels of `nr` columns, arranged for contractions of an order:
 /// `packed[p][k][j] = B(k, p·nr + j)`, with pairs ([`Order::in_pairs`]) `packed[p][k/2][j][k mod 2]`; zero where `p·nr + j ≥ n`, and,
 /// with pairs, up to whole chunks of k ([`Order::depth`]). Elements of B are `from`, those of the panels `dtype`; bf16
-/// panels of an f32 B are rounded.
+/// panels of an f32 B are rounded. A B that is `quantized` has bytes for panels: of each panel, groups of rows one after the other, of each group the
+/// scales of the columns and then its rows of integers ([`Quantized::place`]). Columns that do not exist are zeros, rows that do not exist are left out.
 ///
 /// dims: `[n, k]`. tiles: one per panel, `ceil(n / nr)`. operands: B, packed.
 /// `transposed: false`: B is stored [k, n] (row stride n); `true`: stored [n, k] (row stride k).
-/// The packed buffer holds `ceil(n / nr) · nr · depth` elements, `depth` that of the order.
+/// The packed buffer holds `ceil(n / nr) · nr · depth` elements, `depth` that of the order; of a quantized B [`Quantized::bytes`].
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Pack {
     pub dtype: DType,
@@ -27,6 +29,8 @@ pub struct Pack {
     pub transposed: bool,
     #[serde(default, skip_serializing_if = "Order::is_chain")]
     pub order: Order,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantized: Option<Quantized>,
 }
 
 pub(super) struct PackKind;
@@ -46,20 +50,23 @@ impl Kind for PackKind {
         if !(1..=MOST_PANEL).contains(&p.nr) {
             return Err(format!("its panels have {} columns", p.nr));
         }
+        if let Some(q) = p.quantized {
+            return validate::quantized(q, p.nr, [p.from, p.dtype], p.order);
+        }
         match (p.from, p.dtype) {
             (DType::F32 | DType::Bf16, DType::Bf16) => {}
-            (from, to) if from == to && to != DType::I32 => {}
+            (from, to) if from == to && !matches!(to, DType::I32 | DType::I8) => {}
             (from, to) => return Err(format!("{from:?} is not packed into panels of {to:?}")),
         }
         validate::pairs(p.order, p.dtype, p.from.arithmetic())
     }
 
     fn signature(p: &Pack) -> Signature {
-        let panels = Count::Panels {
-            n: 0,
-            nr: p.nr.into(),
-            k: 1,
-            order: p.order,
+        let (nr, order) = (p.nr.into(), p.order);
+        let (n, k) = (0, 1);
+        let panels = match p.quantized {
+            None => Count::Panels { n, nr, k, order },
+            Some(of) => Count::Quantized { n, nr, k, of },
         };
         let b = Count::rows(&[0, 1], 1);
         Signature {
@@ -70,7 +77,7 @@ impl Kind for PackKind {
             ],
             dims: vec![p.n.dimension("n"), p.k.dimension("k")],
             coeffs: 0,
-            scratch: vec![],
+            scratch: p.quantized.iter().map(|q| p.scratch(*q)).collect(),
             work: Work::others(b),
         }
     }
@@ -85,11 +92,18 @@ impl Kind for PackKind {
         } else {
             "stored [k, n]"
         };
-        format!("n = {}, k = {}, {stored}, panels of {}", p.n, p.k, p.nr)
+        let quantized = p.quantized.map_or(String::new(), |q| format!(", {q}"));
+        format!(
+            "n = {}, k = {}, {stored}, panels of {}{quantized}",
+            p.n, p.k, p.nr
+        )
     }
 
     fn run<T: Real>(p: &Pack, m: &mut (impl Memory<T> + Indices), at: Launch) {
         let (n, k, nr) = (at.dims[0], at.dims[1], u64::from(p.nr));
+        if let Some(q) = p.quantized {
+            return quantize(p, q, m, [n, k, nr]);
+        }
         let depth = p.order.depth(k).expect("the launch was checked");
         for column in 0..n.next_multiple_of(nr) {
             for i in 0..depth {
@@ -113,8 +127,15 @@ impl Kind for PackKind {
                 nr: 4,
                 transposed,
                 order,
+                quantized: None,
             };
             Sample::new(spec, &[7, 5], &[])
+        };
+        let quantized = |(bits, transposed)| {
+            let dtype = DType::I8;
+            let mut s = sample((dtype, DType::F32, transposed, Order::Chain));
+            s.spec.quantized = Some(Quantized { bits, group: 2 });
+            s
         };
         let of = [
             (DType::F32, DType::F32, false, Order::Chain),
@@ -123,6 +144,48 @@ impl Kind for PackKind {
             (DType::Bf16, DType::Bf16, false, Order::Chain),
             (DType::F64, DType::F64, true, Order::Chain),
         ];
-        of.map(sample).into()
+        let mut all: Vec<Sample<Pack>> = of.map(sample).into();
+        all.extend([(8, false), (4, true)].map(quantized));
+        all
+    }
+}
+
+impl Pack {
+    /// Scratch where B is quantized: a group of a panel in f32.
+    fn scratch(&self, q: Quantized) -> Count {
+        Count::fixed(u64::from(q.group) * u64::from(self.nr))
+    }
+}
+
+/// Packs a B that is quantized.
+fn quantize<T: Real>(p: &Pack, q: Quantized, m: &mut impl Memory<T>, [n, k, nr]: [u64; 3]) {
+    let at = |i: u64, column: u64| match p.transposed {
+        false => i * n + column,
+        true => column * k + i,
+    };
+    for first in (0..n.next_multiple_of(nr)).step_by(nr as usize) {
+        for start in (0..k).step_by(q.group as usize) {
+            let rows = start..(start + u64::from(q.group)).min(k);
+            let mut columns = Vec::new();
+            for column in first..first + nr {
+                let number = |i: u64| match column < n {
+                    true => m.load(0, at(i, column)).to_f64() as f32,
+                    false => 0.0,
+                };
+                let numbers: Vec<f32> = rows.clone().map(number).collect();
+                let scale = q.scale(&numbers);
+                let integers = numbers.iter().map(|x| q.integer(*x, scale));
+                columns.push(integers.collect::<Vec<i8>>());
+                let place = q.place(start, column, k, nr);
+                let bytes = bf16::of_f32(scale).to_le_bytes();
+                for (byte, i) in bytes.into_iter().zip(place.scale..) {
+                    m.store(1, i, T::of((byte as i8).into()));
+                }
+            }
+            for (row, i) in rows.enumerate() {
+                let integers: Vec<i8> = columns.iter().map(|column| column[row]).collect();
+                q.store_row(m, 1, q.place(i, first, k, nr).integer, &integers);
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 use super::contract::Order;
 use crate::DType;
 use crate::expr::{Access, Body, ColMap, Expr, RowMap};
+use crate::quantized::Quantized;
 
 /// Operands, dims and scalars of a kernel in the order of its ABI, and what a launch costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +119,13 @@ pub enum Count {
         k: usize,
         order: Order,
     },
+    /// The same of weights in integers, in bytes.
+    Quantized {
+        n: usize,
+        nr: u64,
+        k: usize,
+        of: Quantized,
+    },
     /// From the first element to the last one that a walk over rows `0..dims[0]` and all columns visits.
     Walk {
         access: Access,
@@ -186,6 +194,7 @@ impl Count {
             Count::Panels { n, nr, k, order } => dims[n]
                 .checked_next_multiple_of(nr)?
                 .checked_mul(order.depth(dims[k])?),
+            Count::Quantized { n, nr, k, of } => of.bytes(dims[n], nr, dims[k]),
             Count::Walk { access, cols } => walk(access, cols, dims),
             Count::Pairs(pairs) => pairs.at(dims),
             Count::Kept { room, each } => {

@@ -6,6 +6,7 @@
 use super::Extent;
 use super::contract::Order;
 use crate::expr::{Body, ColMap, Expr, ExprId, RowMap, UnaryOp};
+use crate::quantized::Quantized;
 use crate::window::Through;
 use crate::{Access, DType};
 
@@ -71,6 +72,22 @@ pub(super) fn pairs(order: Order, panels: DType, sums: DType) -> Result<(), Stri
         (Order::Pairs | Order::Dots, ..) => {
             Err(format!("its pairs are of {panels:?}, their sums {sums:?}"))
         }
+    }
+}
+
+/// Integers are packed from f32 into panels of whole bytes.
+pub(super) fn quantized(
+    q: Quantized,
+    nr: u32,
+    [from, to]: [DType; 2],
+    order: Order,
+) -> Result<(), String> {
+    q.validate()?;
+    match (from, to) {
+        (DType::F32, DType::I8) if nr.is_multiple_of(2) && order.is_chain() => Ok(()),
+        _ => Err(format!(
+            "{from:?} is not quantized into panels of {nr} columns of {to:?}"
+        )),
     }
 }
 

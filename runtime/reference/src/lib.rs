@@ -10,7 +10,7 @@ use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, bf16};
 use std::cell::Cell;
 
-/// A run of 4-byte words: f32 or i32 elements, pairs of bf16 ones (the first one in the lower half), or halves of f64 ones (low half first).
+/// A run of 4-byte words: f32 or i32 elements, pairs of bf16 and fours of i8 ones (the first one in the lowest bits), or halves of f64 ones (low half first).
 pub type Words<'a> = &'a [Cell<u32>];
 
 /// Fills words with one.
@@ -79,6 +79,7 @@ impl<T: Real> Memory<T> for Operands<'_> {
                 T::of(f64::from(bf16::to_f32(bits as u16)))
             }
             DType::I32 => T::of_i32(words[i].get() as i32),
+            DType::I8 => T::of_i32((words[i / 4].get().to_le_bytes()[i % 4] as i8).into()),
             DType::F64 => {
                 let (low, high) = (words[2 * i].get(), words[2 * i + 1].get());
                 T::of(f64::from_bits(u64::from(low) | u64::from(high) << 32))
@@ -96,6 +97,11 @@ impl<T: Real> Memory<T> for Operands<'_> {
                 word.set(other | u32::from(value.bf16()) << shift);
             }
             DType::I32 => words[i].set(value.to_f64() as i32 as u32),
+            DType::I8 => {
+                let mut bytes = words[i / 4].get().to_le_bytes();
+                bytes[i % 4] = value.to_f64() as i8 as u8;
+                words[i / 4].set(u32::from_le_bytes(bytes));
+            }
             DType::F64 => {
                 let bits = value.to_f64().to_bits();
                 words[2 * i].set(bits as u32);

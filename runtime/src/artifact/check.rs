@@ -166,11 +166,15 @@ fn entry(m: &Manifest, id: EntryId, e: &Entry, signatures: &[Signature]) -> Resu
     }
     let ios = e.inputs.iter().chain(&e.outputs);
     for io in ios {
-        if io.dtype == DType::Bf16 {
+        if let Some(other) = match io.dtype {
+            DType::Bf16 => Some("bf16"),
+            DType::I8 => Some("i8"),
+            DType::F32 | DType::F64 | DType::I32 => None,
+        } {
             return invalid(
                 format!("entry {name}"),
                 format!(
-                    "`{}` is bf16: inputs and outputs must be f32 or f64",
+                    "`{}` is {other}: inputs and outputs must be f32 or f64",
                     io.name
                 ),
             );

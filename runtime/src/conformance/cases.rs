@@ -384,6 +384,7 @@ fn same(dtype: DType, a: u32, b: u32) -> bool {
     let equal = |a: u32, b: u32| a == b || nan(a) && nan(b);
     match dtype {
         DType::Bf16 => equal(a << 16, b << 16) && equal(a & 0xFFFF_0000, b & 0xFFFF_0000),
+        DType::I8 => a == b,
         _ => equal(a, b),
     }
 }

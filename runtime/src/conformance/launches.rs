@@ -192,6 +192,7 @@ pub(crate) fn numbers(words: Words, dtype: DType, count: usize) -> Vec<f64> {
         DType::F32 => f64::from(f32::from_bits(words[i].get())),
         DType::Bf16 => f64::from(bf16::to_f32((words[i / 2].get() >> (16 * (i % 2))) as u16)),
         DType::I32 => f64::from(words[i].get() as i32),
+        DType::I8 => f64::from(words[i / 4].get().to_le_bytes()[i % 4] as i8),
         DType::F64 => {
             let (low, high) = (words[2 * i].get(), words[2 * i + 1].get());
             f64::from_bits(u64::from(low) | u64::from(high) << 32)

@@ -156,6 +156,7 @@ mod tests {
                 nr: 4,
                 transposed,
                 order: Order::Chain,
+                quantized: None,
             };
             let room = vec![9.0; 8 * k as usize];
             let packed = run(KernelSpec::Pack(pack), &[b.clone(), room], &[n, k], &[])[1].clone();

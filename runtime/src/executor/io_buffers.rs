@@ -274,5 +274,6 @@ fn word(d: DType) -> &'static str {
         DType::F64 => "f64",
         DType::Bf16 => "bf16",
         DType::I32 => "i32",
+        DType::I8 => "i8",
     }
 }

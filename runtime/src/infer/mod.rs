@@ -7,5 +7,6 @@ pub mod exec;
 pub mod flow;
 pub mod generate;
 pub mod integrate;
+pub mod quantized;
 pub mod reader;
 pub mod translate;

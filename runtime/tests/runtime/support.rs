@@ -132,6 +132,7 @@ fn pack(n: Extent, k: Extent, transposed: bool) -> KernelSpec {
         nr: BLOCKING.nr,
         transposed,
         order: Order::Chain,
+        quantized: None,
     })
 }
 

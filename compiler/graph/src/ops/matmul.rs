@@ -7,7 +7,7 @@ use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::Dim;
+use odec_program::{Dim, Quantized};
 
 /// Which operand is read transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,13 @@ impl Layout {
     }
 }
 
-/// With `rounded`, every factor is rounded to bf16 first: the products are exact in f32, sums are reals as ever.
+/// With `rounded`, every factor is rounded to bf16 first: the products are exact in f32, sums are reals as ever. With `weights`, the second factor is
+/// what integers stand for, in groups along the inner length ([`odec_program::quantized`]), and only the first may be rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatMul {
     pub layout: Layout,
     pub rounded: bool,
+    pub weights: Option<Quantized>,
 }
 
 impl MatMul {
@@ -43,6 +45,7 @@ impl MatMul {
         MatMul {
             layout,
             rounded: false,
+            weights: None,
         }
     }
 }
@@ -54,6 +57,10 @@ impl Op for MatMul {
         let mut attrs = vec![("layout", self.layout.name().into())];
         if self.rounded {
             attrs.push(("factors", "bf16".into()));
+        }
+        if let Some(q) = self.weights {
+            attrs.push(("bits", q.bits.to_string()));
+            attrs.push(("group", q.group.to_string()));
         }
         attrs
     }
@@ -68,7 +75,21 @@ impl Op for MatMul {
                 return given.refuse("factors", format!("`factors` is `bf16`, not `{other}`"));
             }
         };
-        Ok(MatMul { layout, rounded })
+        let weights = match given.optional("bits")? {
+            None => None,
+            Some(bits) => Some(Quantized {
+                bits,
+                group: given.need("group")?,
+            }),
+        };
+        if let Some(Err(why)) = weights.map(Quantized::validate) {
+            return given.refuse("bits", why);
+        }
+        Ok(MatMul {
+            layout,
+            rounded,
+            weights,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -83,6 +104,9 @@ impl Op for MatMul {
             [Dim::Fixed(n), _] => Some(n),
             _ => None,
         };
+        if self.weights.is_some() && self.layout == Layout::Tn {
+            return fail(Self::NAME, "sums over rows are not those of weights");
+        }
         match self.layout {
             Layout::Nt if fixed_rows(b).is_some() && a.cols() == b.cols() => {
                 Ok(vec![a.with_cols(fixed_rows(b).expect("just checked"))])
@@ -96,14 +120,18 @@ impl Op for MatMul {
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
-        let factor = |x: &Tensor| {
+        let factor = |x: &Tensor, rounded: bool| {
             let mut x = x.clone();
-            if self.rounded {
+            if rounded {
                 x.data.iter_mut().for_each(|x| *x = round(*x));
             }
             x
         };
-        let (a, b) = (factor(ins[0]), factor(ins[1]));
+        let a = factor(ins[0], self.rounded);
+        let mut b = factor(ins[1], self.rounded && self.weights.is_none());
+        if let Some(q) = self.weights {
+            quantize(&mut b, q, self.layout);
+        }
         let (k, n) = (
             a.cols(),
             if self.layout == Layout::Nt {
@@ -145,7 +173,7 @@ impl Op for MatMul {
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
-        if self.rounded {
+        if self.rounded || self.weights.is_some() {
             return Vjp::NotDifferentiable("precision is chosen after derivatives are taken");
         }
         let (a, b, d) = (cx.ins[0], cx.ins[1], cx.d());
@@ -167,14 +195,27 @@ impl Op for MatMul {
             a_transposed: self.layout == Layout::Tn,
             b_transposed: self.layout == Layout::Nt,
             rounded: self.rounded,
+            weights: self.weights,
         }
     }
 
     fn samples() -> Vec<Sample> {
         let matrix = |m, n| TensorType::real([Dim::Fixed(m), Dim::Fixed(n)]);
-        let sample = |layout, rounded, name, b| {
+        let of = |op: MatMul, name, b| {
             let ins = vec![TensorType::state(5), b];
-            Sample::new(MatMul { layout, rounded }, name, ins).tolerance(1e-5)
+            Sample::new(op, name, ins).tolerance(1e-5)
+        };
+        let sample = |layout, rounded, name, b| {
+            let plain = MatMul::new(layout);
+            of(MatMul { rounded, ..plain }, name, b)
+        };
+        let quantized = |layout, bits, name, b| {
+            let op = MatMul {
+                rounded: bits == 4,
+                weights: Some(Quantized { bits, group: 4 }),
+                ..MatMul::new(layout)
+            };
+            of(op, name, b)
         };
         vec![
             sample(Layout::Nt, false, "linear", matrix(7, 5)),
@@ -188,6 +229,28 @@ impl Op for MatMul {
                 "weight_gradient_bf16",
                 TensorType::state(7),
             ),
+            quantized(Layout::Nt, 8, "linear_int8", matrix(7, 5)),
+            quantized(Layout::Nn, 4, "linear_int4", matrix(5, 7)),
         ]
+    }
+}
+
+/// Weights as integers hold them, in groups along k: of each row where they are [N, K], of each column where they are [K, N].
+fn quantize(b: &mut Tensor, q: Quantized, layout: Layout) {
+    let (rows, cols) = (b.rows(), b.cols());
+    let (lines, length, next, step) = match layout {
+        Layout::Nt => (rows, cols, cols, 1),
+        Layout::Nn | Layout::Tn => (cols, rows, 1, cols),
+    };
+    for (line, first) in (0..lines).flat_map(|l| (0..length).map(move |k| (l, k))) {
+        if first % q.group as usize != 0 {
+            continue;
+        }
+        let ks = first..length.min(first + q.group as usize);
+        let at = |k: usize| line * next + k * step;
+        let group: Vec<f32> = ks.clone().map(|k| b.data[at(k)] as f32).collect();
+        for (k, x) in ks.zip(q.rounded(&group)) {
+            b.data[at(k)] = x.into();
+        }
     }
 }

@@ -158,7 +158,8 @@ fn refused(s: &Sample, port: u32) -> bool {
         OpKind::Attention(_) => port == 1,
         OpKind::LinearAttention(op) => op.reversed || op.continued,
         // precision is chosen after derivatives are taken
-        OpKind::Bf16(_) | OpKind::MatMul(ops::MatMul { rounded: true, .. }) => true,
+        OpKind::Bf16(_) => true,
+        OpKind::MatMul(m) => m.rounded || m.weights.is_some(),
         OpKind::GroupedMatMul(m) => m.rounded,
         OpKind::GroupedOuter(m) => m.rounded,
         _ => false,

@@ -6,7 +6,7 @@
 //! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened: A into its panel; B, where a
 //! launch has several panels of rows, a block at a time into scratch, else into registers. Sums are f32 all the same. Or they
 //! are multiplied in pairs: by dot products, with panels of pairs of A too, or in tile registers ([`crate::tiles`]), whose tiles are all
-//! finished from scratch.
+//! finished from scratch. Integers are widened the same way as bf16 ([`crate::quantized`]).
 //!
 //! Scratch without tile registers: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
 //! (mr × nr).
@@ -19,9 +19,10 @@ use crate::micro::{self, Left, Right, Tile};
 use crate::pack::extent;
 use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
+use crate::quantized::{self, Integers};
 use crate::tiles;
 use odec_program::kernel::{Contract, Layout, Order, Parts, TILES};
-use odec_program::{DType, Target, tile};
+use odec_program::{DType, Quantized, Target, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
 const OVERRUN: u64 = 256;
@@ -42,8 +43,12 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
             spec.dtype, spec.a, spec.b
         ));
     }
-    if spec.layout != Layout::Panels {
-        return Err("a right-hand operand that is not packed".into());
+    match spec.layout {
+        Layout::Panels => {}
+        Layout::Quantized(q) => quantized::check(e, q, spec.blocking.nr.into())?,
+        Layout::Rows | Layout::Columns => {
+            return Err("a right-hand operand that is not packed".into());
+        }
     }
     if spec.rounds || spec.parts != Parts::ONE {
         return Err("a result in bf16, or pieces of k apart".into());
@@ -67,7 +72,7 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
                         kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
                     })
                 };
-                if spec.b == spec.dtype || spec.order.in_pairs() {
+                if !spec.widens() {
                     return tiles(e, false);
                 }
                 let (count, several) = (e.sub(to, from), e.int(SEVERAL));
@@ -129,6 +134,14 @@ struct Kernel<'a> {
     epilogue: Option<Epilogue>,
 }
 
+/// A panel of B at a block of the inner length.
+#[derive(Clone, Copy)]
+enum Block {
+    /// Its elements, of a type.
+    Panel(Val, Elem),
+    Integers(Integers),
+}
+
 /// One register tile's work on one block of the inner length.
 #[derive(Clone, Copy)]
 struct Job {
@@ -138,8 +151,8 @@ struct Job {
     /// How many rows and columns exist.
     rows: Val,
     width: Val,
-    /// The panel of B, at the block, and the type of its elements.
-    b: (Val, Elem),
+    /// The panel of B, at the block.
+    b: Block,
     /// C(row, column).
     c: Val,
     /// Where the block begins, and its length.
@@ -251,6 +264,11 @@ impl<'a> Kernel<'a> {
         self.spec.blocking.nr as i64
     }
 
+    /// The same of integers.
+    fn integers(&self, e: &mut Emitter, of: Quantized, column: Val, pc: Val) -> Integers {
+        Integers::at(e, of, self.nr() as u64, self.b, (column, pc), self.k)
+    }
+
     /// The packed panel of B that begins with a column, at a block of the inner length.
     fn panel(&self, e: &mut Emitter, column: Val, pc: Val) -> Val {
         let offset = e.mul(column, self.depth);
@@ -272,7 +290,12 @@ impl<'a> Kernel<'a> {
     fn widen(&self, e: &mut Emitter, (jc, columns): (Val, Val), (pc, depth): (Val, Val)) {
         self.panels(e, columns, |e, jr, _| {
             let column = e.add(jc, jr);
-            let (from, to) = (self.panel(e, column, pc), self.widened(e, jr));
+            let to = self.widened(e, jr);
+            if let Layout::Quantized(q) = self.spec.layout {
+                let from = self.integers(e, q, column, pc);
+                return from.widen(e, depth, to);
+            }
+            let from = self.panel(e, column, pc);
             let (elem, lanes) = (Elem::of(self.spec.b), e.lanes);
             let (zero, count) = (e.int(0), e.mul_int(depth, self.nr()));
             e.for_each(zero, count, lanes as i64, |e, i| {
@@ -360,9 +383,10 @@ impl<'a> Kernel<'a> {
             let offset = e.mul(row, self.n);
             let offset = e.add(offset, column);
             let c = e.at(self.c, offset, e.elem);
-            let b = match widened {
-                true => (self.widened(e, jr), e.elem),
-                false => (self.panel(e, column, pc), Elem::of(self.spec.b)),
+            let b = match (widened, self.spec.layout) {
+                (true, _) => Block::Panel(self.widened(e, jr), e.elem),
+                (false, Layout::Quantized(q)) => Block::Integers(self.integers(e, q, column, pc)),
+                (false, _) => Block::Panel(self.panel(e, column, pc), Elem::of(self.spec.b)),
             };
             self.tile(
                 e,
@@ -444,18 +468,22 @@ impl<'a> Kernel<'a> {
     fn multiply(&self, e: &mut Emitter, tile: Tile, rows: Val, job: Job) -> Vec<Val> {
         let nr = e.int(self.nr());
         let left = self.packed(e, rows);
+        let zeros = micro::zeros(e, tile);
+        let (pointer, elem) = match job.b {
+            Block::Panel(pointer, elem) => (pointer, elem),
+            Block::Integers(panel) => return panel.multiply(e, tile, left, job.depth, &zeros),
+        };
         // Pairs of values of k, of which the last may have a zero for its second, or single ones.
         let (elem, count) = match self.spec.order {
             Order::Dots => (micro::PAIRS, e.div_ceil(job.depth, 2)),
-            _ => (job.b.1, job.depth),
+            _ => (elem, job.depth),
         };
         let right = Right {
-            pointer: job.b.0,
+            pointer,
             elem,
             inner: nr,
             prefetch: PREFETCH,
         };
-        let zeros = micro::zeros(e, tile);
         micro::multiply(e, tile, left, right, count, &zeros)
     }
 
@@ -542,11 +570,14 @@ impl<'a> Kernel<'a> {
                 .step_by(tile::ROWS as usize)
                 .collect(),
         };
+        let Block::Panel(right, _) = job.b else {
+            unreachable!("integers are not multiplied in pairs")
+        };
         self.some_rows(e, &heights, job.rows, &|e, rows| {
             tiles::multiply(
                 e,
                 self.spec.blocking,
-                job.b.0,
+                right,
                 (registers(rows), wide),
                 job.depth,
             )

@@ -51,6 +51,11 @@ impl Emitter {
             _ => self.binary("arith.divui", a, b),
         }
     }
+    /// `a / n` on i64 that are not negative.
+    pub fn div_int(&mut self, a: Val, n: i64) -> Val {
+        let n = self.int(n);
+        self.div(a, n)
+    }
     /// `a mod b` on i64 that are not negative.
     pub fn rem(&mut self, a: Val, b: Val) -> Val {
         match (a.known(), b.known()) {
@@ -179,6 +184,10 @@ impl Emitter {
     }
     pub fn shift_left(&mut self, a: Val, b: Val) -> Val {
         self.binary("arith.shli", a, b)
+    }
+    /// Shifts in the sign.
+    pub fn shift_right_signed(&mut self, a: Val, b: Val) -> Val {
+        self.binary("arith.shrsi", a, b)
     }
     /// Shifts in zeros.
     pub fn shift_right(&mut self, a: Val, b: Val) -> Val {

@@ -25,6 +25,7 @@ impl Elem {
             DType::F64 => Elem::F64,
             DType::Bf16 => Elem::Bf16,
             DType::I32 => Elem::I32,
+            DType::I8 => Elem::I8,
         }
     }
 

@@ -85,6 +85,7 @@ fn pack(nr: u32) -> Kernel {
         nr,
         transposed: true,
         order: Default::default(),
+        quantized: None,
     });
     Kernel {
         symbol: spec.symbol(),

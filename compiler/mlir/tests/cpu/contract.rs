@@ -152,6 +152,7 @@ fn kernels(
         nr: blocking.nr,
         transposed: form.b_transposed,
         order: Order::Chain,
+        quantized: None,
     };
     let contract = Contract {
         dtype,

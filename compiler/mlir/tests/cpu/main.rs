@@ -18,6 +18,7 @@ mod object;
 mod pairs;
 mod pipeline;
 mod programs;
+mod quantized;
 mod rows;
 mod scan;
 mod tiles;

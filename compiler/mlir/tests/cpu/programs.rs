@@ -6,12 +6,12 @@
 
 use crate::harness::cache;
 use crate::harness::models::{
-    in_bf16, in_f64, optimizers, planned, ragged, read_in_pieces, same_steps, three_updates,
-    two_steps, update_of,
+    in_bf16, in_f64, optimizers, planned, planned_with, ragged, read_in_pieces, same_steps,
+    three_updates, two_steps, update_of,
 };
 use odec_mlir::link;
 use odec_program::manifest::{Manifest, Precision};
-use odec_program::{Bindings, Target};
+use odec_program::{Bindings, Quantized, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::cpu::CpuDevice;
 use odec_runtime::device::reference::ReferenceDevice;
@@ -68,8 +68,17 @@ const PIECES: [usize; 9] = [7, 1, 1, 55, 1, 17, 46, 1, 21];
 
 /// Decoding against `forward` over the whole sequence, every token's logits in every bit.
 fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
+    check_decoding_with(name, sizes, targets, None);
+}
+
+fn check_decoding_with(
+    name: &str,
+    sizes: &[(&str, &str)],
+    targets: &[Target],
+    weights: Option<Quantized>,
+) {
     for &target in targets {
-        let manifest = planned(name, sizes, target);
+        let manifest = planned_with(name, sizes, target, weights);
         let compiled = Compiled::new(&manifest, target);
         let reference = ReferenceDevice::new(&manifest.program.kernels);
         let devices: [Box<dyn Device>; 3] = [
@@ -135,6 +144,21 @@ fn recurrences() {
     check("prenorm", &recurrent(), &host());
     check("prenorm", &in_bf16(&recurrent()), &host());
     check("prenorm", &in_f64(&recurrent()), &host());
+}
+
+/// Matrices of 40 and 37 rows: a group and a part of one.
+#[test]
+fn decoding_in_integers_on_every_target() {
+    let targets = crate::harness::targets();
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check_decoding_with("prenorm", &sizes, &targets, Some(Quantized::INT8));
+    check_decoding_with("prenorm", &in_bf16(&sizes), &targets, Some(Quantized::INT4));
+    let sizes = [
+        ("width: 256", "width: 40"),
+        ("hidden: 4*width", "hidden: 37"),
+        ("for 6 steps", "for 2 steps"),
+    ];
+    check_decoding_with("gpt", &sizes, &host(), Some(Quantized::INT4));
 }
 
 #[test]

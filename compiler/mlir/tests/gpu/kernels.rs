@@ -133,6 +133,7 @@ fn bits(data: &[Data<f32>]) -> Vec<Vec<u32>> {
         Data::Real(x) => x.iter().map(|x| x.to_bits()).collect(),
         Data::Half(x) => x.chunks(2).map(pair).collect(),
         Data::Int(x) => x.iter().map(|x| *x as u32).collect(),
+        Data::Bytes(_) => unreachable!("kernels for GPUs read no integers"),
     };
     data.iter().map(of).collect()
 }

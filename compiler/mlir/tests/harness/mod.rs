@@ -28,6 +28,7 @@ pub enum Buffer<T> {
     /// Bits of bf16.
     Half(Vec<u16>),
     Int(Vec<i32>),
+    Bytes(Vec<i8>),
 }
 
 impl<T: Real> Buffer<T> {
@@ -58,6 +59,7 @@ impl<T: Real> Buffer<T> {
         match self {
             Buffer::Real(v) => v.clone(),
             Buffer::Half(v) => v.iter().map(|x| T::of(bf16::to_f32(*x).into())).collect(),
+            Buffer::Bytes(v) => v.iter().map(|x| T::of_i32((*x).into())).collect(),
             Buffer::Int(_) => panic!("an index operand"),
         }
     }
@@ -66,6 +68,7 @@ impl<T: Real> Buffer<T> {
             Buffer::Real(v) => std::mem::size_of_val(v.as_slice()),
             Buffer::Half(v) => std::mem::size_of_val(v.as_slice()),
             Buffer::Int(v) => std::mem::size_of_val(v.as_slice()),
+            Buffer::Bytes(v) => v.len(),
         }
     }
 }
@@ -79,12 +82,14 @@ impl<T: Real> Memory<T> for Operands<T> {
             Buffer::Real(v) => v[index as usize],
             Buffer::Half(v) => T::of(bf16::to_f32(v[index as usize]).into()),
             Buffer::Int(v) => T::of_i32(v[index as usize]),
+            Buffer::Bytes(v) => T::of_i32(v[index as usize].into()),
         }
     }
     fn store(&mut self, operand: u32, index: u64, value: T) {
         match &mut self.0[operand as usize] {
             Buffer::Real(v) => v[index as usize] = value,
             Buffer::Half(v) => v[index as usize] = value.bf16(),
+            Buffer::Bytes(v) => v[index as usize] = value.to_f64() as i8,
             Buffer::Int(_) => panic!("kernels write no indices"),
         }
     }
@@ -235,6 +240,7 @@ impl Compiled {
                 Buffer::Real(v) => m.fill(v),
                 Buffer::Half(v) => m.fill(v),
                 Buffer::Int(v) => m.fill(v),
+                Buffer::Bytes(v) => m.fill(v),
             }
         }
         let mut pointers: Vec<*mut c_void> = memory.iter().map(|m| m.data.cast()).collect();
@@ -275,6 +281,7 @@ impl Compiled {
                 Buffer::Real(v) => memory[from].read(v),
                 Buffer::Half(v) => memory[from].read(v),
                 Buffer::Int(v) => memory[from].read(v),
+                Buffer::Bytes(v) => memory[from].read(v),
             }
         }
         out

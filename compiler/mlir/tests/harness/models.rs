@@ -8,31 +8,45 @@ use odec_library::{SchemeFile, shipped};
 use odec_program::choice::Choices;
 use odec_program::manifest::{Manifest, named};
 use odec_program::optimizers::OptimizerKind;
-use odec_program::{Bindings, EntryId, Target};
+use odec_program::{Bindings, EntryId, Quantized, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::reals::Reals;
 use odec_runtime::{Artifact, Executor, Reader, State, Texts, Value};
 
 /// A file's model, planned for a target; `None` when it has none.
-fn plan(name: &str, text: &str, target: Target) -> Option<Manifest> {
+fn plan(name: &str, text: &str, target: Target, weights: Option<Quantized>) -> Option<Manifest> {
     let mut sources = Sources::with(shipped::library());
     let main = sources.add(name, text);
     let (file, errors) = parse(main, text);
     assert_eq!(errors, [], "{name}");
     let checked = compile(&file, main, &mut sources, &mut NoFiles);
     let built = checked.unwrap_or_else(|e| panic!("{name}: {e:?}")).built?;
-    let assembled = build_manifest(&built, text, Options::of(target, built.real()));
+    let options = Options {
+        weights,
+        ..Options::of(target, built.real())
+    };
+    let assembled = build_manifest(&built, text, options);
     Some(assembled.unwrap_or_else(|e| panic!("{name}: {e}")).manifest)
 }
 
 /// A model of the library with other sizes, planned for a target.
 pub fn planned(name: &str, sizes: &[(&str, &str)], target: Target) -> Manifest {
+    planned_with(name, sizes, target, None)
+}
+
+/// The same with weights in integers.
+pub fn planned_with(
+    name: &str,
+    sizes: &[(&str, &str)],
+    target: Target,
+    weights: Option<Quantized>,
+) -> Manifest {
     let mut text = shipped::text(name).to_string();
     for (from, to) in sizes {
         assert!(text.contains(from), "{name} has no `{from}`");
         text = text.replace(from, to);
     }
-    plan(name, &text, target).expect("it is a model")
+    plan(name, &text, target, weights).expect("it is a model")
 }
 
 /// All models of the library as they are, planned for a target, by name.
@@ -53,7 +67,7 @@ fn models(target: Target, change: impl Fn(String) -> Option<String>) -> Vec<(Str
     let files = shipped::all().iter().filter(|file| file.is_model());
     let made = |file: &SchemeFile| {
         let text = change(file.text.clone())?;
-        plan(&file.name, &text, target).map(|m| (file.name.clone(), m))
+        plan(&file.name, &text, target, None).map(|m| (file.name.clone(), m))
     };
     files.filter_map(made).collect()
 }

@@ -123,8 +123,13 @@ impl<'a> Maker<'a> {
             EntryId::Grad => self.policy.memory,
             _ => Memory::Store,
         };
+        let weights = match name {
+            EntryId::Grad | EntryId::Encode => None,
+            _ => self.policy.weights,
+        };
         let policy = Policy {
             memory,
+            weights,
             ..self.policy
         };
         let graph = run_graph_passes(graph, policy)?;

@@ -220,6 +220,7 @@ fn policy(model: &Model, options: Options) -> Policy {
     Policy {
         precision: model.precision,
         memory: model.train.as_ref().map_or(Memory::Store, |t| t.memory),
+        weights: options.weights,
         // What is packed into panels is rounded there.
         copied: !options.tiling.packs,
     }

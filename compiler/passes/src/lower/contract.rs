@@ -12,7 +12,7 @@ use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
 use odec_program::gpu::tensor::warpgroup::{self, Tokens};
 use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
-use odec_program::{DType, Size, Target};
+use odec_program::{DType, Quantized, Size, Target};
 
 /// How contractions of one real type are cut up for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,21 +27,31 @@ pub struct Tiling {
 }
 
 impl Tiling {
-    /// Order and blocking of contractions whose right-hand operands are of a type.
-    fn of(self, right: DType) -> (Order, Blocking) {
+    /// Order and blocking of contractions whose right-hand operands are made into such panels. Integers are not multiplied in pairs: what they stand
+    /// for is no bf16.
+    fn of(self, right: Panels) -> (Order, Blocking) {
         match self.pairs {
-            Some(pairs) if right == DType::Bf16 => pairs,
+            Some(pairs) if right.dtype == DType::Bf16 && right.weights.is_none() => pairs,
             _ => (Order::Chain, self.blocking),
         }
     }
 
     /// Order of attention to inputs of a type: tile registers have none of its own.
     pub(super) fn attends(self, inputs: DType) -> Order {
-        match self.of(inputs) {
-            (Order::Dots, _) => Order::Dots,
-            (Order::Chain | Order::Pairs, _) => Order::Chain,
+        match self.pairs {
+            Some((Order::Dots, _)) if inputs == DType::Bf16 => Order::Dots,
+            _ => Order::Chain,
         }
     }
+}
+
+/// What a right-hand operand is rounded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Panels {
+    /// The type of both factors,
+    pub dtype: DType,
+    /// or, of weights in integers, of the other one.
+    pub weights: Option<Quantized>,
 }
 
 /// A run of contractions for the same step of the backward pass, or the forward pass.
@@ -77,7 +87,7 @@ impl Lowering<'_> {
         n: u32,
         a_transposed: bool,
         b_transposed: bool,
-        panels: DType,
+        panels: Panels,
     ) -> Result<(), LowerError> {
         let [a, b] = self.graph.node(n).operands[..] else {
             unreachable!("contractions have two operands")
@@ -91,21 +101,28 @@ impl Lowering<'_> {
         };
         let width = if b_transposed { tb.rows() } else { cols(tb) };
 
-        let layout = match (self.tiling.packs, b_transposed) {
-            (true, _) => Layout::Panels,
-            (false, false) => Layout::Rows,
-            (false, true) => Layout::Columns,
+        let layout = match (self.tiling.packs, panels.weights, b_transposed) {
+            (true, None, _) => Layout::Panels,
+            (true, Some(q), _) => Layout::Quantized(q),
+            (false, Some(_), _) => {
+                let op = self.graph.node(n).op.name();
+                return Err(LowerError::Unpacked { op });
+            }
+            (false, None, false) => Layout::Rows,
+            (false, None, true) => Layout::Columns,
         };
         let right = match layout {
-            Layout::Panels => self.packed(n, (b, b_transposed, panels), width, k)?,
-            _ if dtype(tb, self.real) == panels => self.buffer(b)?,
+            Layout::Panels | Layout::Quantized(_) => {
+                self.packed(n, (b, b_transposed, panels), width, k)?
+            }
+            _ if dtype(tb, self.real) == panels.dtype => self.buffer(b)?,
             _ => self.rounded(n, b, panels)?,
         };
         let (order, blocking) = self.tiling.of(panels);
         let spec = Contract {
             dtype: self.real,
             a: dtype(ta, self.real),
-            b: panels,
+            b: panels.dtype,
             m: extent(m),
             n: extent(width),
             k: extent(k),
@@ -162,7 +179,7 @@ impl Lowering<'_> {
     fn packed(
         &mut self,
         node: u32,
-        layout: (Value, bool, DType),
+        layout: (Value, bool, Panels),
         n: Size,
         k: Size,
     ) -> Result<BufferId, LowerError> {
@@ -176,7 +193,7 @@ impl Lowering<'_> {
     }
 
     /// A right-hand operand as it lies, in another element type: made before, or a new copy.
-    fn rounded(&mut self, node: u32, b: Value, to: DType) -> Result<BufferId, LowerError> {
+    fn rounded(&mut self, node: u32, b: Value, to: Panels) -> Result<BufferId, LowerError> {
         let stretch = self.stretch.at(&self.graph.node(node).site);
         let layout = (b, false, to);
         let copy = match self.found(layout, stretch) {
@@ -184,9 +201,11 @@ impl Lowering<'_> {
             None => {
                 let ty = self.graph.ty(b);
                 let name = format!("{}, rounded", self.name(b));
-                let copy = self.code.buffer(name, to, ty.size(), Placement::Arena);
+                let copy = self
+                    .code
+                    .buffer(name, to.dtype, ty.size(), Placement::Arena);
                 let (mut spec, dims) = body::copy(ty, self.real);
-                spec.operands[1] = to;
+                spec.operands[1] = to.dtype;
                 let from = self.buffer(b)?;
                 self.launch(KernelSpec::Rows(spec), vec![from, copy], dims, vec![], node);
                 copy
@@ -197,7 +216,7 @@ impl Lowering<'_> {
     }
 
     /// Notes that the unit at hand reads what was made of a right-hand operand, by the latest launch unless it is there.
-    fn use_made(&mut self, layout: (Value, bool, DType), buffer: BufferId, stretch: u32) {
+    fn use_made(&mut self, layout: (Value, bool, Panels), buffer: BufferId, stretch: u32) {
         let last = self.code.launches.len().saturating_sub(1);
         let earlier = self.packs.get(&layout).filter(|m| m.buffer == buffer);
         let launch = earlier.map_or(last, |m| m.launch);
@@ -211,7 +230,7 @@ impl Lowering<'_> {
     }
 
     /// What was made of a right-hand operand before, unless it is a weight in another stretch.
-    fn found(&self, layout: (Value, bool, DType), stretch: u32) -> Option<BufferId> {
+    fn found(&self, layout: (Value, bool, Panels), stretch: u32) -> Option<BufferId> {
         let node = layout.0.node;
         let weight = *self.facts.role(node) == Role::Source
             && matches!(kind(self.graph, node), Kind::Source);
@@ -223,7 +242,7 @@ impl Lowering<'_> {
     fn pack(
         &mut self,
         node: u32,
-        (b, transposed, panels): (Value, bool, DType),
+        (b, transposed, panels): (Value, bool, Panels),
         n: Size,
         k: Size,
     ) -> Result<BufferId, LowerError> {
@@ -242,23 +261,31 @@ impl Lowering<'_> {
             Extent::Static(k) => (order.depth(k), 0),
             Extent::Dynamic => (Some(k.factor), order.depth(1).map_or(0, |chunk| chunk - 1)),
         };
-        let factor = k_factor.and_then(|k| columns.checked_mul(k));
+        let factor = match panels.weights {
+            None => k_factor.and_then(|k| columns.checked_mul(k)),
+            Some(q) => k_factor.and_then(|k| q.bytes(columns, nr.into(), k)),
+        };
         let size = Size {
             factor: factor.ok_or_else(overflow)?,
             ..k
         };
         let name = format!("{}, packed", self.name(b));
-        let packed = self.code.buffer(name, panels, size, Placement::Arena);
+        let dtype = match panels.weights {
+            None => panels.dtype,
+            Some(_) => DType::I8,
+        };
+        let packed = self.code.buffer(name, dtype, size, Placement::Arena);
         self.code.buffers[packed.0 as usize].more =
             columns.checked_mul(more).ok_or_else(overflow)?;
         let spec = Pack {
-            dtype: panels,
-            from: dtype(self.graph.ty(b), self.real),
+            dtype,
+            from: body::dtype(self.graph.ty(b), self.real),
             n: extent(n),
             k: extent(k),
             nr,
             transposed,
             order,
+            quantized: panels.weights,
         };
         let from = self.buffer(b)?;
         self.launch(

@@ -14,7 +14,7 @@ use crate::facts::{Facts, Role, kind, only};
 use crate::fuse::{Shape, Unit, Units};
 use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use crate::spec::Specs;
-use contract::{PreparedOperand, Stretch};
+use contract::{Panels, PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Site, Value};
 use odec_program::kernel::{
@@ -44,6 +44,8 @@ pub enum LowerError {
         what: &'static str,
         op: &'static str,
     },
+    #[error("`{op}` reads weights in integers, which the target does not pack")]
+    Unpacked { op: &'static str },
     #[error("no place was given for {what}")]
     NoHome { what: String },
 }
@@ -97,7 +99,7 @@ struct Lowering<'a> {
     specs: Specs,
     buffers: BTreeMap<Value, BufferId>,
     /// (right-hand operand, stored transposed, element type of its panels) → packed panels.
-    packs: BTreeMap<(Value, bool, DType), PreparedOperand>,
+    packs: BTreeMap<(Value, bool, Panels), PreparedOperand>,
     stretch: Stretch,
     /// Values computed straight into a result's place.
     claimed: BTreeMap<Value, Operand>,
@@ -269,10 +271,12 @@ impl Lowering<'_> {
                     a_transposed,
                     b_transposed,
                     rounded,
+                    weights,
                 },
                 _,
             ) => {
-                let panels = if rounded { DType::Bf16 } else { self.real };
+                let dtype = if rounded { DType::Bf16 } else { self.real };
+                let panels = Panels { dtype, weights };
                 self.contract(n, a_transposed, b_transposed, panels)
             }
             (

@@ -94,6 +94,7 @@ pub fn kernels(
         nr: blocking.nr,
         transposed: form.b_transposed,
         order,
+        quantized: None,
     };
     let contract = Contract {
         dtype: DType::F32,
@@ -207,7 +208,7 @@ fn reference(spec: &KernelSpec, operands: &[Buffer<f32>], dims: &[u64]) -> Buffe
                 let pair = |p: &[u16]| u32::from(p[0]) | u32::from(*p.get(1).unwrap_or(&0)) << 16;
                 v.chunks(2).map(pair).collect()
             }
-            Buffer::Int(_) => unreachable!("no indices"),
+            Buffer::Int(_) | Buffer::Bytes(_) => unreachable!("no indices"),
         }
     };
     let mut memory: Vec<Vec<u32>> = operands.iter().map(words).collect();
