@@ -13,15 +13,24 @@ python_of_agreement() { PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=10 scripts/venv.sh .ve
 
 names=() results=() failures=0
 
-# step NAME COMMAND…: runs the command, notes its result and time.
+# Seconds of processor time of all that has ended, in a variable: the builtin knows nothing of them in a subshell.
+spent=0 clock=$(mktemp)
+trap 'rm -f "$clock"' EXIT
+count_spent() {
+    times >"$clock"
+    spent=$(awk -F'[ ms]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$clock")
+}
+
+# step NAME COMMAND…: runs the command, notes its result, time and processor time.
 step() {
-    local name=$1 began=$SECONDS verdict=ok
+    local name=$1 began=$SECONDS before=$spent verdict=ok
     shift
     printf '\n── %s: %s\n' "$name" "$*"
     "$@" </dev/null || verdict=FAILED
     [ "$verdict" = ok ] || failures=$((failures + 1))
+    count_spent
     names+=("$name")
-    results+=("$(printf '%-6s %5d s' "$verdict" $((SECONDS - began)))")
+    results+=("$(printf '%-6s %5d s %5d s of processor time' "$verdict" $((SECONDS - began)) $((spent - before)))")
 }
 
 # What later steps fetch comes while others compute. A step waits for it with `fetched`, and then asks for it itself, which says what is wrong.
@@ -129,5 +138,5 @@ printf '\n── summary\n'
 for i in "${!names[@]}"; do
     printf '   %-18s %s\n' "${names[$i]}" "${results[$i]}"
 done
-printf '   %-18s %-6s %5d s\n' together "$([ "$failures" = 0 ] && echo ok || echo FAILED)" "$SECONDS"
+printf '   %-18s %-6s %5d s %5d s of processor time\n' together "$([ "$failures" = 0 ] && echo ok || echo FAILED)" "$SECONDS" "$spent"
 exit $((failures > 0))

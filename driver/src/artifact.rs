@@ -40,8 +40,13 @@ fn precision_fits(built: &Built, target: Target) -> Vec<Diagnostic> {
 
 /// The program of a model for one target, without object code.
 pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled> {
-    let model = Model::new(built, source);
-    assemble(&model, Options::of(target, built.real())).map_err(|e| match e {
+    let options = Options::of(target, built.real());
+    assembled_with(&Model::new(built, source), options)
+}
+
+/// The same, of chosen entries and with other options.
+pub(crate) fn assembled_with(model: &Model, options: Options) -> Done<Assembled> {
+    assemble(model, options).map_err(|e| match e {
         AssembleError::Params(_) | AssembleError::Plan { .. } | AssembleError::Cache { .. } => {
             Failure::input(e)
         }

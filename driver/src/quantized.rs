@@ -8,7 +8,7 @@ use crate::fail::{Done, Failure};
 use crate::source::{is_source, of_artifact, report};
 use odec_compiler::codes;
 use odec_compiler::model::Built;
-use odec_compiler::passes::assemble::{Model, Options, assemble};
+use odec_compiler::passes::assemble::{Model, Options};
 use odec_grammar::Diagnostic;
 use odec_program::manifest::{Manifest, Precision};
 use odec_program::{DType, EntryId, Quantized, Target};
@@ -69,7 +69,7 @@ fn built(m: &Manifest, q: Quantized, target: Target, device: DeviceChoice) -> Do
         weights: Some(q),
         ..Options::of(target, built.real())
     };
-    let mut manifest = assemble(&model, options).map_err(Failure::input)?.manifest;
+    let mut manifest = artifact::assembled_with(&model, options)?.manifest;
     manifest.settings.clone_from(&m.settings);
     manifest.imports.clone_from(&m.imports);
     if device == DeviceChoice::Reference {

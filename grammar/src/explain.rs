@@ -80,6 +80,7 @@ impl<'a> Failure<'a> {
         self.exhausted()
             .or_else(|| self.stray_doc())
             .or_else(|| self.unknown_item())
+            .or_else(|| self.unit_of_time())
             .or_else(|| self.tableau_row())
             .or_else(|| self.missing_value())
             .or_else(|| self.foreign_statement())

@@ -237,6 +237,19 @@ impl Failure<'_> {
         Some(Diagnostic::error(codes::SYNTAX, self.span(token), message).help(help))
     }
 
+    /// `budget 2 days`: a word that is no unit of time begins another entry, which then stops short.
+    pub(super) fn unit_of_time(&self) -> Option<Diagnostic> {
+        let [budget, number, unit] = self.tokens.get(self.at.checked_sub(3)?..self.at)? else {
+            return None;
+        };
+        let lasting = self.word(budget) == "budget" && number.kind == Kind::Number;
+        (lasting && unit.kind == Kind::Word).then(|| {
+            let message = format!("`{}` is no unit of time", self.word(unit));
+            Diagnostic::error(codes::SYNTAX, self.span(unit), message)
+                .help("units are `h`, `min` and `s`: two days are `48 h`")
+        })
+    }
+
     pub(super) fn missing_operator(&self) -> Option<Diagnostic> {
         let second = self.juxtaposed()?;
         let (before, token) = (&self.tokens[second - 1], &self.tokens[second]);
