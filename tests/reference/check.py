@@ -35,8 +35,10 @@ from systems import SYSTEMS, System
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = {"interpreted": 1e-9, "compiled": 1e-4}
 # Factors are off by 2⁻⁹ at most, 0.2%, and a gradient passes some twenty of them per evaluation, each scheme amplifying in
-# its own way (Yoshida's steps go back and forth). Measured over all systems: loss 6e-4, norm 0.09, elements 0.12.
-BF16 = {"loss": 2e-3, "norm": 0.15, "element": 0.25}
+# its own way (Yoshida's steps go back and forth). Measured over all systems: loss 1.3e-3, norm 0.10. Elements, beside the largest of their tensor: 0.33
+# where a tensor of six numbers gathers what a whole matrix is off by (`theta_of_t`), 0.26 in a gradient of queries that is small beside all others
+# (`dit`): with pairs in attention gradients of scores are rounded, so they no longer add up to zero, and what keys have in common no longer cancels.
+BF16 = {"loss": 2e-3, "norm": 0.15, "element": 0.5}
 # Even sizes, and sizes that divide by nothing: ragged tiles, odd head counts, a sequence of one odd length.
 SHAPES = {
     "even": Shape(vocab=256, context=24, batch=2, width=32, steps=2, heads=2, hidden=48),
