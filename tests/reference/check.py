@@ -12,7 +12,6 @@ wider limit. Ends with 1 if a name, a shape or a number is off.
 import argparse
 import dataclasses
 import json
-import multiprocessing
 import os
 import re
 import subprocess
@@ -20,8 +19,7 @@ import sys
 import tempfile
 import time
 import zlib
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -303,22 +301,6 @@ def moved(binary: str, profile: str, folder: Path) -> Row:
     return Row({"interpreted": error}, good, line)
 
 
-def measured(binary: str, scratch: Path, case: tuple[str, str]) -> Row:
-    """The row of a system and size, with a folder of its own in `scratch`."""
-    system, name = case
-    folder = scratch / f"{system}-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        return moved(binary, name, folder) if system == "particles" else check(binary, system, name, folder)
-    except Failure as failure:
-        return Row({}, good=False, line=f"{system:<17} {name:<5} FAILED: {failure}")
-
-
-def without_optimisations() -> None:
-    """Each op is compiled for a few sizes and run a few times: what XLA optimises takes longer than it saves. f64 remains f64."""
-    jax.config.update("jax_disable_most_optimizations", True)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("odec", help="the odec binary")
@@ -327,6 +309,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="keep artifacts and tensors in this folder")
     arguments = parser.parse_args()
     binary = str(Path(arguments.odec).resolve())
+    # Each op is compiled for a few sizes and run a few times: what XLA optimises takes longer than it saves. f64 remains f64.
+    jax.config.update("jax_disable_most_optimizations", True)
 
     began = time.monotonic()
     print("errors relative to the float64 reference; limits: " + ", ".join(f"{m} {x:.0e}" for m, x in LIMITS.items()), end="; ")
@@ -335,14 +319,22 @@ def main() -> int:
     print(f"{'':17} {'':5} {'':9}  {'interpreted, f64':<47} {'compiled, f32':<47} compiled, bf16")
     print(f"{'system':<17} {'sizes':<5} {'loss':>9}  {both} {both} {both}".rstrip())
     failures = 0
-    # Processes, since JAX computes op by op, in Python, where threads wait for each other. They begin anew: JAX has threads that a fork would not have.
-    processes = ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn"), without_optimisations)
-    with tempfile.TemporaryDirectory(prefix="odec-reference-") as scratch, processes as pool:
+    with tempfile.TemporaryDirectory(prefix="odec-reference-") as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
+
+        def measured(case: tuple[str, str]) -> Row:
+            system, name = case
+            folder = (arguments.keep or Path(scratch)) / f"{system}-{name}"
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                return moved(binary, name, folder) if system == "particles" else check(binary, system, name, folder)
+            except Failure as failure:
+                return Row({}, good=False, line=f"{system:<17} {name:<5} FAILED: {failure}")
+
         sizes = {name: system.sizes for name, system in SYSTEMS.items()} | {"particles": tuple(PROFILES)}
         systems = sizes if arguments.only is None else (arguments.only,)
         cases = [(system, name) for system in systems for name in sizes[system]]
         # Rows come in the order of the list, however many are measured at once.
-        for row in pool.map(partial(measured, binary, arguments.keep or Path(scratch)), cases):
+        for row in pool.map(measured, cases):
             failures += not row.good
             print(row.line, flush=True)
     verdict = "all within the limits" if failures == 0 else f"{failures} failed"

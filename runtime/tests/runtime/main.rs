@@ -10,6 +10,7 @@ mod data;
 mod device;
 mod exec;
 mod images;
+mod integers;
 mod pairs;
 mod train;
 mod vectors;
