@@ -14,6 +14,11 @@ use std::ops::Range;
 pub trait Memory<T> {
     fn load(&self, operand: u32, index: u64) -> T;
     fn store(&mut self, operand: u32, index: u64, value: T);
+
+    /// Appends elements that lie beside each other. Implementations may ask once what they have to ask of each element.
+    fn load_all(&self, operand: u32, indices: Range<u64>, out: &mut Vec<T>) {
+        out.extend(indices.map(|i| self.load(operand, i)));
+    }
 }
 
 /// Virtual lanes of a reduction, on every target.
@@ -49,6 +54,25 @@ pub fn tree<T: Real>(op: ReduceOp, mut lanes: [T; LANES]) -> T {
         distance /= 2;
     }
     lanes[0]
+}
+
+/// An operation on columns, or on one number and each column: what it is, is asked once.
+fn binary<T: Real>(op: BinaryOp, a: &[T], b: &[T], out: &mut Vec<T>) {
+    fn each<T: Real>(a: &[T], b: &[T], out: &mut Vec<T>, f: impl Fn(T, T) -> T) {
+        match (a, b) {
+            (&[a], b) => out.extend(b.iter().map(|b| f(a, *b))),
+            (a, &[b]) => out.extend(a.iter().map(|a| f(*a, b))),
+            (a, b) => out.extend(a.iter().zip(b).map(|(a, b)| f(*a, *b))),
+        }
+    }
+    macro_rules! each {
+        ($($op:ident)*) => {
+            match op {
+                $(BinaryOp::$op => each(a, b, out, |a, b| T::binary(BinaryOp::$op, a, b)),)*
+            }
+        };
+    }
+    each!(Add Sub Mul Div Max Min Scale)
 }
 
 /// A body prepared for evaluation row by row.
@@ -102,8 +126,9 @@ impl<T: Real> Evaluator<T> {
             // Operands come before their users, so the node's own vector can be taken out meanwhile.
             let mut out = std::mem::take(&mut self.values[i]);
             out.clear();
+            let of = |a: ExprId| &self.values[a.0 as usize][..];
             let at = |a: ExprId, c: usize| {
-                let v = &self.values[a.0 as usize];
+                let v = of(a);
                 v[if v.len() == 1 { 0 } else { c }]
             };
             match self.body.nodes[i] {
@@ -111,14 +136,19 @@ impl<T: Real> Evaluator<T> {
                 Expr::Uniform(u) => out.push(self.uniforms[u as usize]),
                 Expr::Load { operand, access } => {
                     let base = access.row.apply(row, seq, rows).map(|r| r * access.stride);
-                    let column = |c: u64| match base {
-                        Some(base) => memory.load(operand, base + access.col.apply(c)),
-                        None => T::ZERO,
+                    let columns = match level < Level::Col {
+                        true => 0..1,
+                        false => cols.clone(),
                     };
-                    if len == 1 && level < Level::Col {
-                        out.push(column(0))
-                    } else {
-                        out.extend(cols.clone().map(column))
+                    match (base, access.col) {
+                        (None, _) => out.resize(len, T::ZERO),
+                        (Some(base), ColMap::Col) => {
+                            let elements = base + columns.start..base + columns.end;
+                            memory.load_all(operand, elements, &mut out)
+                        }
+                        (Some(base), col) => {
+                            out.extend(columns.map(|c| memory.load(operand, base + col.apply(c))))
+                        }
                     }
                 }
                 Expr::RowIndex => out.push(T::of(row as f64)),
@@ -127,10 +157,8 @@ impl<T: Real> Evaluator<T> {
                     (0..len).map(|c| T::of(noise::uniform(args.map(|a| at(a, c).to_f64() as u32)))),
                 ),
                 Expr::Acc => out.extend_from_slice(acc),
-                Expr::Unary(op, a) => out.extend((0..len).map(|c| T::unary(op, at(a, c)))),
-                Expr::Binary(op, a, b) => {
-                    out.extend((0..len).map(|c| T::binary(op, at(a, c), at(b, c))))
-                }
+                Expr::Unary(op, a) => out.extend(of(a).iter().map(|x| T::unary(op, *x))),
+                Expr::Binary(op, a, b) => binary(op, of(a), of(b), &mut out),
                 Expr::Fma(a, b, d) => {
                     out.extend((0..len).map(|c| T::fma(at(a, c), at(b, c), at(d, c))))
                 }
@@ -144,16 +172,24 @@ impl<T: Real> Evaluator<T> {
                     };
                     out.extend((0..len).map(pick))
                 }
-                Expr::Reduce(op, a) => out.push(reduce(op, (0..n).map(|c| at(a, c)))),
+                Expr::Reduce(op, a) => out.push(match of(a) {
+                    &[x] => reduce(op, (0..n).map(|_| x)),
+                    all => reduce(op, all.iter().copied()),
+                }),
             }
             self.values[i] = out;
         }
         self.ready = Some(cols);
     }
 
-    /// The value of a node (by its id in the body given to `new`) at the c-th of the columns last evaluated.
+    /// The values of a node (by its id in the body given to `new`) at the columns last evaluated, or the one of all of them.
+    pub fn values(&self, id: ExprId) -> &[T] {
+        &self.values[self.ids[id.0 as usize].0 as usize]
+    }
+
+    /// The value of a node at the c-th of the columns last evaluated.
     pub fn value(&self, id: ExprId, c: usize) -> T {
-        let v = &self.values[self.ids[id.0 as usize].0 as usize];
+        let v = self.values(id);
         v[if v.len() == 1 { 0 } else { c }]
     }
 }

@@ -37,19 +37,24 @@ macro_rules! real {
             const DTYPE: DType = $dtype;
             const ZERO: Self = 0.0;
 
+            #[inline]
             fn of(x: f64) -> Self {
                 x as $t
             }
+            #[inline]
             fn to_f64(self) -> f64 {
                 f64::from(self)
             }
+            #[inline]
             fn bf16(self) -> u16 {
                 $round(self)
             }
+            #[inline]
             fn of_i32(x: i32) -> Self {
                 x as $t
             }
 
+            #[inline]
             fn unary(op: UnaryOp, a: Self) -> Self {
                 const FIELD: $bits = 2 * $bias + 1;
                 const FRACTION: $bits = (1 << $mantissa) - 1;
@@ -70,6 +75,7 @@ macro_rules! real {
                 }
             }
 
+            #[inline]
             fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
                 match op {
                     BinaryOp::Add => a + b,
@@ -106,6 +112,7 @@ macro_rules! real {
                 }
             }
 
+            #[inline]
             fn fma(a: Self, b: Self, c: Self) -> Self {
                 a.mul_add(b, c)
             }

@@ -147,7 +147,7 @@ pub fn reads_together(name: &str, m: &Manifest, e: &mut Executor) {
     }
 }
 
-/// Thirty optimiser steps on a sequence of five tokens, over and over, bring its loss down to less than half.
+/// Thirty optimiser steps or fewer on a sequence of five tokens, over and over, bring its loss down to less than half.
 fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     let x = tokens(m.model.vocab);
     let mut batch = Batch {
@@ -162,6 +162,9 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     for t in 1..=30 {
         let batch = std::slice::from_ref(&batch);
         losses.push(gradient(e, batch, &drawn).unwrap().loss);
+        if losses[losses.len() - 1] < 0.5 * losses[0] {
+            return;
+        }
         let scalars = [
             (named::LR, 1e-2),
             (named::BIAS1, 1.0 / (1.0 - 0.9f64.powi(t))),
@@ -169,8 +172,7 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
         ];
         e.run("update", at, &[], &scalars).unwrap();
     }
-    let (first, last) = (losses[0], losses[losses.len() - 1]);
-    assert!(last < 0.5 * first, "{name}: {losses:?}");
+    panic!("{name}: {losses:?}");
 }
 
 fn check(part: usize) {

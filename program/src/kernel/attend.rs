@@ -426,9 +426,10 @@ impl<M> Head<'_, M> {
         M: Memory<T>,
     {
         let first = self.first(operand, row);
-        (first..first + self.kernel.columns(operand.into()))
-            .map(|i| self.memory.load(operand, i))
-            .collect()
+        let last = first + self.kernel.columns(operand.into());
+        let mut out = Vec::new();
+        self.memory.load_all(operand, first..last, &mut out);
+        out
     }
 
     pub(super) fn rows<T: Real>(&self, operand: u32) -> Vec<Vec<T>>
@@ -530,9 +531,7 @@ impl<T: Real> Apply<T> {
     pub(super) fn all(&mut self, xs: &[T]) -> Vec<T> {
         let all = 0..xs.len() as u64;
         self.evaluator.row(&NoMemory, 0, [1, 1], all, xs);
-        (0..xs.len())
-            .map(|i| self.evaluator.value(self.root, i))
-            .collect()
+        self.evaluator.values(self.root).to_vec()
     }
 
     pub(super) fn one(&mut self, x: T) -> T {

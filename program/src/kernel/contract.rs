@@ -525,8 +525,13 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
         DType::Bf16 => T::unary(UnaryOp::Bf16, x),
         _ => x,
     };
-    let a: Vec<T> = (0..m * k).map(|i| rounded(memory.load(0, i))).collect();
-    let b: Vec<T> = (0..elements).map(|i| memory.load(1, i)).collect();
+    let all = |operand: u32, count: u64| {
+        let mut all = Vec::new();
+        memory.load_all(operand, 0..count, &mut all);
+        all
+    };
+    let a: Vec<T> = all(0, m * k).into_iter().map(rounded).collect();
+    let b: Vec<T> = all(1, elements);
     let right = |l: u64, j: u64| match c.layout {
         Layout::Quantized(q) => {
             let byte = |n: u64| b[n as usize].to_f64() as i8;
@@ -537,9 +542,7 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
     // B(k, n) by rows, as sums of many columns side by side read it.
     let places = (0..k).flat_map(|l| (0..n).map(move |j| (l, j)));
     let b: Vec<T> = places.map(|(l, j)| right(l, j)).collect();
-    let before = c
-        .accumulate
-        .then(|| (0..m * n).map(|i| memory.load(out, i)).collect::<Vec<T>>());
+    let before = c.accumulate.then(|| all(out, m * n));
     let parts = u64::from(c.parts.0);
     let mut sums = vec![T::ZERO; (m * parts * n) as usize];
     // Rows do not depend on one another.

@@ -9,6 +9,7 @@ use odec_program::kernel::{Indices, Launch, Signature};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, bf16};
 use std::cell::Cell;
+use std::ops::Range;
 
 /// A run of 4-byte words: f32 or i32 elements, pairs of bf16 and fours of i8 ones (the first one in the lowest bits), or halves of f64 ones (low half first).
 pub type Words<'a> = &'a [Cell<u32>];
@@ -84,6 +85,21 @@ impl<T: Real> Memory<T> for Operands<'_> {
                 let (low, high) = (words[2 * i].get(), words[2 * i + 1].get());
                 T::of(f64::from_bits(u64::from(low) | u64::from(high) << 32))
             }
+        }
+    }
+
+    fn load_all(&self, operand: u32, indices: Range<u64>, out: &mut Vec<T>) {
+        match self.types[operand as usize] {
+            DType::F32 => {
+                let words =
+                    &self.words[operand as usize][indices.start as usize..indices.end as usize];
+                out.extend(
+                    words
+                        .iter()
+                        .map(|w| T::of(f64::from(f32::from_bits(w.get())))),
+                )
+            }
+            _ => out.extend(indices.map(|i| -> T { self.load(operand, i) })),
         }
     }
 
