@@ -4,7 +4,6 @@
 //! a time (Knuth 1997, 4.5.2, algorithm L). Whole numbers need no divisor at all.
 
 use num_bigint::{BigInt, BigUint};
-use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
@@ -17,6 +16,11 @@ const LEADING: u64 = 62;
 pub fn gcd(a: &BigInt, b: &BigInt) -> BigInt {
     if a.is_one() || b.is_one() {
         return BigInt::one();
+    }
+    if let (Ok(a), Ok(b)) = (u64::try_from(a.magnitude()), u64::try_from(b.magnitude()))
+        && a != 0
+    {
+        return BigInt::from(short_gcd(a.into(), b.into()));
     }
     let (mut a, mut b) = (a.magnitude().clone(), b.magnitude().clone());
     if a < b {
@@ -31,10 +35,40 @@ pub fn gcd(a: &BigInt, b: &BigInt) -> BigInt {
             }
         };
     }
-    BigInt::from(match b.is_zero() {
-        true => a,
-        false => (&a % &b).gcd(&b),
-    })
+    if b.is_zero() {
+        return BigInt::from(a);
+    }
+    let rest = short(&(&a % &b));
+    BigInt::from(short_gcd(short(&b), rest))
+}
+
+/// A number of at most 128 binary digits.
+fn short(n: &BigUint) -> u128 {
+    n.iter_u64_digits()
+        .rev()
+        .fold(0, |n, digit| n << 64 | u128::from(digit))
+}
+
+/// The greatest common divisor of numbers of which the first is not zero, by J. Stein's (1967) method, which shifts and subtracts.
+fn short_gcd(a: u128, b: u128) -> u128 {
+    if b == 0 {
+        return a;
+    }
+    let twos = (a | b).trailing_zeros();
+    let (mut a, mut b) = (a >> a.trailing_zeros(), b);
+    while b != 0 {
+        b >>= b.trailing_zeros();
+        if u64::try_from(a | b).is_ok() {
+            let (mut x, mut y) = (a as u64, b as u64);
+            while y != 0 {
+                y >>= y.trailing_zeros();
+                (x, y) = (x.min(y), x.abs_diff(y));
+            }
+            return u128::from(x) << twos;
+        }
+        (a, b) = (a.min(b), a.abs_diff(b));
+    }
+    a << twos
 }
 
 /// Some steps of Euclid's algorithm as one: the next two numbers are `pa + qb` and `ra + sb`. `None`: the first quotient is not known
@@ -137,6 +171,7 @@ pub(crate) fn sum(a: &BigRational, b: &BigRational) -> BigRational {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use num_integer::Integer;
     use proptest::prelude::*;
 
     fn whole(digits: &[u64], negative: bool) -> BigInt {
