@@ -9,6 +9,11 @@ use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::transpose;
 use odec_program::kernel::Order;
 
+/// Bytes of a line of the cache.
+const LINE: u64 = 64;
+/// How many rows ahead a matrix is prefetched.
+const AHEAD: i64 = 16;
+
 /// Where a panel comes from and goes to.
 #[derive(Clone, Copy)]
 pub struct Pairs {
@@ -84,6 +89,12 @@ pub fn copy(e: &mut Emitter, p: Pairs) {
                 let offset = e.mul(k, p.stride);
                 let from = e.at(p.from, offset, p.elem);
                 let from = e.at_const(from, first, p.elem);
+                if (first as u64 * p.elem.bytes()).is_multiple_of(LINE) {
+                    // Rows are too far apart for the processor to foresee the next ones.
+                    let ahead = e.mul_int(p.stride, AHEAD);
+                    let ahead = e.at(from, ahead, p.elem);
+                    e.prefetch(ahead, false);
+                }
                 p.load(e, from, mask)
             };
             let (even, odd) = (row(e, 0), row(e, 1));
@@ -113,8 +124,8 @@ pub fn transpose(e: &mut Emitter, p: Pairs) {
         e.floor_to(p.count, step),
     );
     let width = e.int(p.width as i64);
-    // Squares of words without a mask as far as they go, then the rest with one.
-    let start = match p.valid.known() {
+    // Squares of words as far as they go of which nothing is missing, then the others: as in `panel::transpose`.
+    let fast = match p.valid.known() {
         Some(n) if n >= p.width as i64 => whole,
         Some(_) => zero,
         None => {
@@ -122,12 +133,14 @@ pub fn transpose(e: &mut Emitter, p: Pairs) {
             e.select(full, whole, zero)
         }
     };
-    if start != zero {
-        e.for_each(zero, start, step, |e, k| squares(e, p, k, None));
-    }
-    if start.known().is_none() || start.known() != depth.known() {
-        e.for_each(start, depth, step, |e, k| squares(e, p, k, Some(depth)));
-    }
+    e.for_each(zero, depth, step, |e, k| {
+        let whole = match fast.known() {
+            Some(0) => Ok(false),
+            Some(n) if Some(n) == depth.known() => Ok(true),
+            _ => Err(e.cmp(Cmp::Lt, k, fast)),
+        };
+        squares(e, p, k, depth, whole);
+    });
 }
 
 /// Columns of a matrix with B(k, j) at `stride · j + k`, one after the other: the pair of rows k and k + 1 of column j comes to word
@@ -160,55 +173,77 @@ pub fn rows(e: &mut Emitter, p: Pairs, length: i64) {
     });
 }
 
-/// Two vector lengths of k, for all columns; with a mask where rows of the panel end, if that is said.
-fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Option<Val>) {
-    let lanes = e.lanes;
+/// Two vector lengths of k, for all columns of a panel that ends at row `end`. `whole` says that nothing is missing: known, or as an i1.
+fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Val, whole: Result<bool, Val>) {
     let from = e.at(p.from, k, p.elem);
+    let (zero, width) = (e.int(0), e.int(p.width as i64));
+    e.for_each(zero, width, e.lanes as i64, |e, first| {
+        let skip = e.mul(first, p.stride);
+        let group = Pairs {
+            from: e.at(from, skip, p.elem),
+            valid: e.sub(p.valid, first),
+            to: e.at(p.to, first, Elem::I32),
+            ..p
+        };
+        square(e, group, k, end, whole);
+    });
+}
+
+/// The first columns, as many as a vector has lanes or as there are, at two vector lengths of k.
+fn square(e: &mut Emitter, p: Pairs, k: Val, end: Val, whole: Result<bool, Val>) {
+    let (lanes, count) = (e.lanes, e.lanes.min(p.width));
     let left = e.sub(p.count, k);
     let [evens, odds]: [Vec<u32>; 2] =
         [0, 1].map(|first| (first..2 * lanes as u32).step_by(2).collect());
-    for first in (0..p.width as i64).step_by(lanes as usize) {
-        let mut rows = Vec::new();
-        for j in first..first + lanes as i64 {
-            if j >= p.width as i64 {
-                rows.push(e.float(0.0, Type::vector(Elem::F32, lanes)));
-                continue;
-            }
-            let mut offset = e.mul_int(p.stride, j);
-            if end.is_some() {
-                // Columns that do not exist: as rows in `panel::transpose`.
-                let (zero, number) = (e.int(0), e.int(j));
-                let exists = e.cmp(Cmp::Lt, number, p.valid);
-                offset = e.select(exists, offset, zero);
-            }
-            let at = e.at(from, offset, p.elem);
-            let [low, high] = [0, lanes as i64].map(|skip| {
-                let at = e.at_const(at, skip, p.elem);
-                let mask = end.map(|_| {
-                    let (zero, number) = (e.int(0), e.int(j));
-                    let exists = e.cmp(Cmp::Lt, number, p.valid);
-                    let left = e.add_int(left, -skip);
-                    let count = e.select(exists, left, zero);
-                    e.mask(count, lanes)
-                });
-                p.load(e, at, mask)
+    // The words of a column.
+    let column = |e: &mut Emitter, j: i64, whole: bool| {
+        let mut offset = e.mul_int(p.stride, j);
+        let (zero, number) = (e.int(0), e.int(j));
+        let exists = (!whole).then(|| e.cmp(Cmp::Lt, number, p.valid));
+        if let Some(exists) = exists {
+            // Columns that do not exist: as rows in `panel::transpose`.
+            offset = e.select(exists, offset, zero);
+        }
+        let at = e.at(p.from, offset, p.elem);
+        let [low, high] = [0, lanes as i64].map(|skip| {
+            let at = e.at_const(at, skip, p.elem);
+            let mask = exists.map(|exists| {
+                let left = e.add_int(left, -skip);
+                let count = e.select(exists, left, zero);
+                e.mask(count, lanes)
             });
-            let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
-            let words = words(e, even, odd);
-            rows.push(e.bitcast(words, Elem::F32));
-        }
-        for (u, words) in transpose::square(e, &rows).into_iter().enumerate() {
+            p.load(e, at, mask)
+        });
+        let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
+        let words = words(e, even, odd);
+        e.bitcast(words, Elem::F32)
+    };
+    let none = e.float(0.0, Type::vector(Elem::F32, lanes));
+    let all = |e: &mut Emitter, whole: bool| -> Vec<Val> {
+        (0..count as i64).map(|j| column(e, j, whole)).collect()
+    };
+    let mut rows = match whole {
+        Ok(whole) => all(e, whole),
+        Err(whole) => e.either_with(whole, &vec![none; count as usize], all),
+    };
+    rows.resize(lanes as usize, none);
+    let words = transpose::square(e, &rows);
+    let all = |e: &mut Emitter, whole: bool| {
+        for (u, words) in words.iter().enumerate() {
             let row = e.add_int(k, 2 * u as i64);
-            let words = e.bitcast(words, Elem::I32);
-            let store = |e: &mut Emitter| p.store(e, words, row, first);
+            let words = e.bitcast(*words, Elem::I32);
+            let store = |e: &mut Emitter| p.store(e, words, row, 0);
             // A square of whole chunks is in the panel; of others, its first row is.
-            match end {
-                Some(end) if u > 0 && !p.order.chunk().is_multiple_of(2 * lanes) => {
-                    let exists = e.cmp(Cmp::Lt, row, end);
-                    e.when(exists, store);
-                }
-                _ => store(e),
+            if whole || u == 0 || p.order.chunk().is_multiple_of(2 * lanes) {
+                store(e);
+            } else {
+                let exists = e.cmp(Cmp::Lt, row, end);
+                e.when(exists, store);
             }
         }
+    };
+    match whole {
+        Ok(whole) => all(e, whole),
+        Err(whole) => e.either(whole, all),
     }
 }

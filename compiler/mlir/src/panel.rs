@@ -81,22 +81,21 @@ pub fn transpose(e: &mut Emitter, p: Panel) {
     let lanes = e.lanes as i64;
     let whole = e.floor_to(p.count, lanes);
     let zero = e.int(0);
-    // squares without a mask as far as they go, then the rest with one
-    let start = match p.full(e) {
-        Ok(true) => {
-            e.for_each(zero, whole, lanes, |e, k| squares(e, p, k, false));
-            whole
-        }
+    // Squares as far as they go of which nothing is missing, then the others, which are read with a mask. Shuffles take long to compile, so
+    // those of both are the same.
+    let fast = match p.full(e) {
+        Ok(true) => whole,
         Ok(false) => zero,
-        Err(full) => {
-            let fast = e.select(full, whole, zero);
-            e.for_each(zero, fast, lanes, |e, k| squares(e, p, k, false));
-            fast
-        }
+        Err(full) => e.select(full, whole, zero),
     };
-    if start.known().is_none() || start.known() != p.count.known() {
-        e.for_each(start, p.count, lanes, |e, k| squares(e, p, k, true));
-    }
+    e.for_each(zero, p.count, lanes, |e, k| {
+        let whole = match fast.known() {
+            Some(0) => Ok(false),
+            Some(n) if Some(n) == p.count.known() => Ok(true),
+            _ => Err(e.cmp(Cmp::Lt, k, fast)),
+        };
+        squares(e, p, k, whole);
+    });
 }
 
 /// Rows of a matrix with X(i, k) at `stride · i + k`, one after the other: X(i, k) comes to `length · i + k`. Rows that do not exist are left as they
@@ -122,58 +121,99 @@ pub fn rows(e: &mut Emitter, p: Panel, length: i64) {
     });
 }
 
-/// One vector length of k, for all i.
-fn squares(e: &mut Emitter, p: Panel, k: Val, masked: bool) {
-    let (lanes, elem, to_elem) = (e.lanes, p.elem, p.element(e));
-    let vector = Type::vector(elem, lanes);
+/// One vector length of k, for all i. `whole` says that nothing is missing: known, or as an i1.
+fn squares(e: &mut Emitter, p: Panel, k: Val, whole: Result<bool, Val>) {
+    let lanes = e.lanes;
+    let from = e.at(p.from, k, p.elem);
+    if p.width.is_multiple_of(lanes) {
+        let (zero, width) = (e.int(0), e.int(p.width as i64));
+        e.for_each(zero, width, lanes as i64, |e, first| {
+            let skip = e.mul(first, p.stride);
+            let group = Panel {
+                from: e.at(from, skip, p.elem),
+                valid: e.sub(p.valid, first),
+                to: e.at(p.to, first, p.element(e)),
+                ..p
+            };
+            let columns = square(e, group, lanes, k, whole);
+            store(e, group, k, whole, &[columns]);
+        });
+        return;
+    }
+    // The last vectors of rows overrun into the next one: rows are stored as wholes.
+    let starts = (0..p.width).step_by(lanes as usize);
+    let groups: Vec<Vec<Val>> = starts
+        .map(|first| {
+            let skip = e.mul_int(p.stride, first as i64);
+            let group = Panel {
+                from: e.at(from, skip, p.elem),
+                valid: e.add_int(p.valid, -(first as i64)),
+                ..p
+            };
+            square(e, group, p.width - first, k, whole)
+        })
+        .collect();
+    store(e, p, k, whole, &groups);
+}
+
+/// The first values of i, as many as a vector has lanes, or `wide` if those are fewer, at one vector length of k: a vector for each k.
+fn square(e: &mut Emitter, p: Panel, wide: u64, k: Val, whole: Result<bool, Val>) -> Vec<Val> {
+    let (vector, count) = (Type::vector(p.elem, e.lanes), e.lanes.min(wide));
     let missing = e.zero(vector);
-    let none = e.zero(e.vector());
-    let from = e.at(p.from, k, elem);
     let left = e.sub(p.count, k);
-    let mut groups = Vec::new();
-    for first in (0..p.width).step_by(lanes as usize) {
-        let mut rows = Vec::new();
-        for i in first..first + lanes {
-            if i >= p.width {
-                rows.push(none);
+    let load = |e: &mut Emitter, i: u64, whole: bool| {
+        let offset = e.mul_int(p.stride, i as i64);
+        if whole {
+            let at = e.at(p.from, offset, p.elem);
+            return e.load(at, vector);
+        }
+        let (zero, number) = (e.int(0), e.int(i as i64));
+        let exists = e.cmp(Cmp::Lt, number, p.valid);
+        let count = e.select(exists, left, zero);
+        // Of a row that does not exist nothing is read, but a masked load from a page that nobody has touched takes hundreds of cycles.
+        let offset = e.select(exists, offset, zero);
+        let at = e.at(p.from, offset, p.elem);
+        let mask = e.mask(count, e.lanes);
+        e.load_masked(at, mask, missing)
+    };
+    let all = |e: &mut Emitter, whole: bool| (0..count).map(|i| load(e, i, whole)).collect();
+    let rows: Vec<Val> = match whole {
+        Ok(whole) => all(e, whole),
+        Err(whole) => e.either_with(whole, &vec![missing; count as usize], all),
+    };
+    let mut rows: Vec<Val> = rows.into_iter().map(|x| p.numbers(e, x)).collect();
+    rows.resize(e.lanes as usize, e.zero(e.vector()));
+    transpose::square(e, &rows)
+}
+
+/// Stores such vectors, those of neighbouring values of i beside each other.
+fn store(e: &mut Emitter, p: Panel, k: Val, whole: Result<bool, Val>, groups: &[Vec<Val>]) {
+    let (lanes, elem) = (e.lanes as i64, p.element(e));
+    let left = e.sub(p.count, k);
+    let line = |e: &mut Emitter, u: i64| {
+        let row = e.add_int(k, u);
+        let row = e.mul_int(row, p.width as i64);
+        let to = e.at(p.to, row, elem);
+        for (g, columns) in groups.iter().enumerate() {
+            let at = e.at_const(to, g as i64 * lanes, elem);
+            let x = p.elements(e, columns[u as usize]);
+            e.store(x, at);
+        }
+    };
+    let all = |e: &mut Emitter, whole: bool| {
+        for u in 0..lanes {
+            if whole || u == 0 {
+                line(e, u);
                 continue;
             }
-            let offset = e.mul_int(p.stride, i as i64);
-            let x = if masked {
-                let (zero, number) = (e.int(0), e.int(i as i64));
-                let exists = e.cmp(Cmp::Lt, number, p.valid);
-                let count = e.select(exists, left, zero);
-                // Of a row that does not exist nothing is read, but a masked load from a page that nobody has touched takes hundreds of cycles.
-                let offset = e.select(exists, offset, zero);
-                let at = e.at(from, offset, elem);
-                let mask = e.mask(count, lanes);
-                e.load_masked(at, mask, missing)
-            } else {
-                let at = e.at(from, offset, elem);
-                e.load(at, vector)
-            };
-            rows.push(p.numbers(e, x));
-        }
-        groups.push(transpose::square(e, &rows));
-    }
-    for u in 0..lanes as i64 {
-        let store = |e: &mut Emitter| {
-            let row = e.add_int(k, u);
-            let row = e.mul_int(row, p.width as i64);
-            let to = e.at(p.to, row, to_elem);
-            for (g, columns) in groups.iter().enumerate() {
-                let at = e.at_const(to, g as i64 * lanes as i64, to_elem);
-                let x = p.elements(e, columns[u as usize]);
-                e.store(x, at);
-            }
-        };
-        if masked && u > 0 {
             let number = e.int(u);
             let exists = e.cmp(Cmp::Lt, number, left);
-            e.when(exists, store);
-        } else {
-            store(e);
+            e.when(exists, |e| line(e, u));
         }
+    };
+    match whole {
+        Ok(whole) => all(e, whole),
+        Err(whole) => e.either(whole, all),
     }
 }
 

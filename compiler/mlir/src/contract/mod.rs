@@ -67,21 +67,14 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
         blocks(e, columns, spec.blocking.nc.into(), |e, jc, columns| {
             let jc = e.add(first, jc);
             blocks(e, kernel.k, spec.blocking.kc.into(), |e, pc, depth| {
-                let tiles = |e: &mut Emitter, widened: bool| {
-                    e.for_each(from, to, 1, |e, tile| {
-                        kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
-                    })
-                };
-                if !spec.widens() {
-                    return tiles(e, false);
-                }
-                let (count, several) = (e.sub(to, from), e.int(SEVERAL));
-                let widened = e.cmp(Cmp::Ge, count, several);
-                e.either(widened, |e, widened| {
-                    if widened {
-                        kernel.widen(e, (jc, columns), (pc, depth));
-                    }
-                    tiles(e, widened);
+                let widened = spec.widens().then(|| {
+                    let (count, several) = (e.sub(to, from), e.int(SEVERAL));
+                    let widened = e.cmp(Cmp::Ge, count, several);
+                    e.when(widened, |e| kernel.widen(e, (jc, columns), (pc, depth)));
+                    widened
+                });
+                e.for_each(from, to, 1, |e, tile| {
+                    kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
                 });
             });
         });
@@ -308,14 +301,14 @@ impl<'a> Kernel<'a> {
         });
     }
 
-    /// One panel of rows, for one block of columns and of the inner length.
+    /// One panel of rows, for one block of columns and of the inner length. Whether the block is widened, is an i1 where it may be.
     fn rows(
         &self,
         e: &mut Emitter,
         tile: Val,
         (jc, columns): (Val, Val),
         (pc, depth): (Val, Val),
-        widened: bool,
+        widened: Option<Val>,
     ) {
         let (mr, elem) = (self.mr(), Elem::of(self.spec.a));
         let row = e.mul_int(tile, mr);
@@ -363,21 +356,40 @@ impl<'a> Kernel<'a> {
                 };
                 match transposed {
                     true => pairs::copy(e, p),
-                    false => self.left(e, rows, |e, whole| match whole {
-                        true => pairs::transpose(e, p),
-                        false => pairs::rows(e, p, length),
+                    false => self.left(e, rows, |e, all| match all {
+                        Some(valid) => pairs::transpose(e, Pairs { valid, ..p }),
+                        None => pairs::rows(e, p, length),
                     }),
                 }
             }
             (Order::Chain, true) => panel::copy(e, panel(from, stride, e.scratch())),
             (Order::Chain, false) => {
                 let p = panel(from, stride, e.scratch());
-                self.left(e, rows, |e, whole| match whole {
-                    true => panel::transpose(e, p),
-                    false => panel::rows(e, p, length),
+                self.left(e, rows, |e, all| match all {
+                    Some(valid) => panel::transpose(e, Panel { valid, ..p }),
+                    None => panel::rows(e, p, length),
                 });
             }
         }
+        let tiles = |e: &mut Emitter, widened| {
+            let place = (row, rows);
+            self.tiles(e, place, (jc, columns), (pc, depth), widened);
+        };
+        match widened {
+            None => tiles(e, false),
+            Some(widened) => e.either(widened, tiles),
+        }
+    }
+
+    /// The packed rows, with each panel of a block of columns.
+    fn tiles(
+        &self,
+        e: &mut Emitter,
+        (row, rows): (Val, Val),
+        (jc, columns): (Val, Val),
+        (pc, depth): (Val, Val),
+        widened: bool,
+    ) {
         self.panels(e, columns, |e, jr, width| {
             let column = e.add(jc, jr);
             let offset = e.mul(row, self.n);
@@ -404,14 +416,14 @@ impl<'a> Kernel<'a> {
         });
     }
 
-    /// Packs rows of A: whole panels, or fewer rows, one after the other.
-    fn left(&self, e: &mut Emitter, rows: Val, pack: impl Fn(&mut Emitter, bool)) {
+    /// Packs rows of A: whole panels, of so many rows, or fewer rows, one after the other.
+    fn left(&self, e: &mut Emitter, rows: Val, pack: impl Fn(&mut Emitter, Option<Val>)) {
+        let all = e.int(self.mr());
         match rows.known() {
-            Some(n) => pack(e, n == self.mr()),
+            Some(n) => pack(e, (n == self.mr()).then_some(all)),
             None => {
-                let all = e.int(self.mr());
                 let whole = e.cmp(Cmp::Eq, rows, all);
-                e.either(whole, pack);
+                e.either(whole, |e, whole| pack(e, whole.then_some(all)));
             }
         }
     }
