@@ -108,7 +108,7 @@ gpu_script() {
     folder=$(mktemp -d) || return 1
     gpu_runner "$folder/runner" &&
         ODEC_KEEP_LAUNCHES=$folder/launches cargo test --quiet --workspace --test gpu -- kernels::gathers_scatters tensor::contractions_of_bf16_by_warpgroups &&
-        ODEC=$program RUNNER=$folder/runner LAUNCHES=$folder/launches scripts/gpu.sh prepare "$folder/kit" --only prenorm --sizes 55M --steps 2 &&
+        ODEC=$program RUNNER=$folder/runner LAUNCHES=$folder/launches scripts/gpu.sh prepare "$folder/kit" --only prenorm --sizes 55M --steps 2 --preset 1 &&
         XDG_CACHE_HOME=$folder/cache "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
         grep -q '^| prenorm-bf16-revolve .* launched, nothing computed' "$folder/said" &&
         grep -q '^| contract-sm_90a .* launched, nothing computed' "$folder/said" &&
