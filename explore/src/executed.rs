@@ -2,7 +2,8 @@
 //!
 //! Takes a plan and the outcomes of a model's trials at the end of a rung; gives means over these trials. What is predicted is of the steps that were made: a trial that is out of
 //! patience makes fewer than planned. Where all operations are known before, both are the same number. They are not where the plan has the most that there can be
-//! ([`crate::examine::Examined::at_most`]), and of pairs of texts, whose rows are as long as the longest text among them.
+//! ([`crate::examine::Examined::at_most`]), and of pairs of texts, whose rows are as long as the longest text among them. Launches are counted by their sizes: of routed steps, whose kernels leave rows out, more
+//! is counted than the plan has.
 
 use crate::folder::Outcome;
 use crate::plan::{Candidate, duration};
@@ -140,8 +141,16 @@ pub fn table<'a>(
     let mut notes = vec![
         "Executed: operations of the kernels that were launched in training steps. Means over seeds, of the steps that were made; evaluations and checkpoints are aside.",
     ];
-    if known.iter().any(|(_, e)| e.flops_ratio() != Some(1.0)) {
+    let ratio = |is: fn(f64) -> bool| {
+        known
+            .iter()
+            .any(|(_, e)| e.flops_ratio().is_some_and(is))
+    };
+    if ratio(|x| x < 1.0) {
         notes.push("A ratio below 1: predicted was the most that there can be, where steps are decided while the model runs, or rows are shorter than a context.");
+    }
+    if ratio(|x| x > 1.0) {
+        notes.push("A ratio above 1: kernels leave out the rows of tokens that do not take a routed step; the plan does, and what is executed is counted by the sizes of launches.");
     }
     if optimizer {
         notes.push("Optimiser: its matrix products, which no prediction counts.");

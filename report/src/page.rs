@@ -452,7 +452,7 @@ fn took(all: &[Ended], out: &mut String) {
         let _ = writeln!(out, "<tr><td class=\"word\">{}</td>{cells}</tr>", label);
     }
     *out += "</tbody>\n</table></div>\n<p class=\"soft\">Means over seeds. Executed: operations of the kernels that were launched for gradients. They are fewer than predicted where steps are decided while the model runs, \
-             or rows are shorter than a context. Times are without evaluations and checkpoints.</p>\n";
+             or rows are shorter than a context, and more for routed steps, whose kernels leave out rows that they were launched for. Times are without evaluations and checkpoints.</p>\n";
 }
 
 /// The laws that losses of an exploration follow.
