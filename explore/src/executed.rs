@@ -141,11 +141,7 @@ pub fn table<'a>(
     let mut notes = vec![
         "Executed: operations of the kernels that were launched in training steps. Means over seeds, of the steps that were made; evaluations and checkpoints are aside.",
     ];
-    let ratio = |is: fn(f64) -> bool| {
-        known
-            .iter()
-            .any(|(_, e)| e.flops_ratio().is_some_and(is))
-    };
+    let ratio = |is: fn(f64) -> bool| known.iter().any(|(_, e)| e.flops_ratio().is_some_and(is));
     if ratio(|x| x < 1.0) {
         notes.push("A ratio below 1: predicted was the most that there can be, where steps are decided while the model runs, or rows are shorter than a context.");
     }
