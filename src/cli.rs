@@ -496,8 +496,8 @@ pub struct Explore {
     /// Print the trials and what they cost, and run nothing
     #[arg(long, conflicts_with_all = ["out", "time_limit", "checkpoint_every"])]
     pub plan: bool,
-    /// Measure how long training steps take, for the plan
-    #[arg(long, requires = "plan")]
+    /// Measure how long training steps take, to predict times
+    #[arg(long)]
     pub measure: bool,
     /// Folder of the exploration [default: explorations/NAME]
     #[arg(long)]

@@ -60,7 +60,7 @@ def sorts(page):
 
 
 def switches(page):
-    drawn = ".plot.wide .run[data-run='0']"
+    drawn = ".plot.wide .run[data-kind='0']"
     first = page.locator(".legend input").first
     first.uncheck()
     assert page.locator(drawn).first.is_hidden()

@@ -167,6 +167,7 @@ fn json_md_names_all_keys_and_no_others() {
     compare("odec explore FILE --plan", &plan);
     place.good(&["explore", "e.ode", "--out", "x"]);
     compare("ranking.json", &place.read("x/ranking.json"));
+    compare("executed.json", &place.read("x/executed.json"));
     let results = std::fs::read_dir(place.path().join("x/results")).expect("results");
     let result = results.map(|e| e.expect("a file").file_name()).next();
     let result = result.expect("a result").to_string_lossy().into_owned();

@@ -56,7 +56,9 @@ impl Place {
         let timeless = |line: &str| {
             let mut v: serde_json::Value = serde_json::from_str(line).expect("JSON");
             let fields = v.as_object_mut().expect("an object");
-            fields.retain(|key, _| !["seconds", "tokens_per_s"].contains(&key.as_str()));
+            fields.retain(|key, _| {
+                !["seconds", "tokens_per_s", "flop_per_s"].contains(&key.as_str())
+            });
             v
         };
         lines.lines().map(timeless).collect()

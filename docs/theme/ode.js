@@ -11,7 +11,7 @@
     // Words with a meaning only where they stand.
     const CONTEXTUAL =
         "method as within by sum input output init steps gradient report per channel shared every cycle of data loss optimizer " +
-        "schedule ema evaluations patience except batch accumulate clip seed precision memory tune constrain";
+        "schedule ema evaluations patience except batch accumulate clip seed precision memory tune constrain parametrization";
     const CLAIMS =
         "stages evaluations stage_order stiff_order ssp explicit dirk sdirk firk fsal stiffly_accurate A_stable L_stable " +
         "symplectic symmetric zero_stable";

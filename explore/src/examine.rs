@@ -200,7 +200,7 @@ fn examined(parsed: &Parsed, checked: Checked) -> Done<Examined> {
     Ok(Examined {
         model: built.name.clone(),
         flops_per_step: u128::from(of_one.flops()) * u128::from(train.batch),
-        at_most: cost.leaves_out() || decided,
+        at_most: cost.leaves_out() || decided || cost.solves,
         parameters: built.summary.parameters,
         memory,
         proved,

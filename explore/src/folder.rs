@@ -1,7 +1,7 @@
 //! The folder of an exploration: its plan, the runs of its trials, their results.
 //!
 //! `exploration.json` is the plan that was last run, `trials/HASH` an ordinary run, `results/HASH.json` what came out of it, `rungs/HASH-STEP.json` what it was
-//! at the end of a rung, `promotions.json` which models went on and why, `time.json` how long was trained, `step_times.json` what was measured to make times alike, `ranking.json` the evidence, `ranking.svg` its picture. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
+//! at the end of a rung, `promotions.json` which models went on and why, `time.json` how long was trained, `step_times.json` what was measured to make times alike, `ranking.json` the evidence, `ranking.svg` its picture, `executed.json` what trials took beside what was predicted. A result is written once, whole, after its run; so whoever kills an exploration loses what one trial did since its last checkpoint.
 //! One process works in a folder. What is in it is known by its first trial, with which all others are compared: other trials may come and go.
 
 use crate::plan::Plan;
@@ -17,7 +17,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 pub const PLAN: &str = "exploration.json";
-const RANKING: &str = "ranking.json";
+/// The evidence.
+pub const RANKING: &str = "ranking.json";
+/// What trials took.
+pub const EXECUTED: &str = "executed.json";
 /// The picture of the ranking.
 pub const PICTURE: &str = "ranking.svg";
 /// The folder of all runs.
@@ -40,6 +43,15 @@ pub struct Outcome {
     pub steps: u64,
     /// Of training, over all sittings.
     pub seconds: f64,
+    /// Of the steps alone. This and the next two: none where an odec trained that did not count them.
+    #[serde(default)]
+    pub step_seconds: Option<f64>,
+    /// Floating-point operations that were launched for gradients, in all steps,
+    #[serde(default)]
+    pub flops: Option<u64>,
+    /// and by the optimiser.
+    #[serde(default)]
+    pub optimizer_flops: Option<u64>,
     /// The mean loss on all held-out data; none of a run that diverged.
     pub held_out_loss: Option<f64>,
     /// What was predicted: `tokens`, `images`.
@@ -249,12 +261,13 @@ impl Folder {
         self.write(TIME, &json)
     }
 
-    /// Writes the ranking and its picture.
+    /// Writes the ranking and its picture, and what trials took.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn keep_ranking(&self, ranking: &Json, picture: &str) -> Done {
+    pub fn keep_ranking(&self, ranking: &Json, executed: &Json, picture: &str) -> Done {
         self.write(RANKING, ranking)?;
+        self.write(EXECUTED, executed)?;
         write_text(&self.path.join(PICTURE), picture)
     }
 
@@ -265,6 +278,15 @@ impl Folder {
     fn write_to(&self, path: &Path, json: &Json) -> Done {
         write_text(path, &format!("{json:#}\n"))
     }
+}
+
+/// What came out of a trial at the end of the last of its rungs that it has finished, for whoever only reads the folder; `rungs` are the steps at which they end. `None`, too, where it
+/// cannot be read.
+pub fn latest(folder: &Path, hash: &str, rungs: &[u64]) -> Option<Outcome> {
+    let result = |folder: PathBuf, name: String| read_back(&folder.join(name), "").ok()?;
+    let at = |step: &u64| result(folder.join(RUNGS), format!("{hash}-{step}.json"));
+    let whole: Option<Outcome> = result(folder.join(RESULTS), format!("{hash}.json"));
+    whole.or_else(|| rungs.iter().rev().find_map(at))
 }
 
 /// What a file of this folder holds, if it is there.

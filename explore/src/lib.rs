@@ -18,6 +18,8 @@
 //! ray        trials as tasks of a Ray cluster, by a driver in Python
 //! run        trains what is not there yet, several trials at once
 //! student    Student's t distribution, Holm's correction
+//! executed   what trials took beside what was predicted of them
+//! fit        laws of loss against training FLOPs, where models come in several sizes
 //! rank       intervals, paired differences, which of them hold
 //! picture    a ranking as SVG
 //! ```
@@ -36,6 +38,8 @@
 
 mod display;
 pub mod examine;
+pub mod executed;
+pub mod fit;
 pub mod folder;
 pub mod identity;
 pub mod ladder;

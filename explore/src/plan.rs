@@ -502,6 +502,25 @@ impl Plan {
         Ok(())
     }
 
+    /// Fills in the times of steps that are known, and measures the others where that is asked for.
+    ///
+    /// # Errors
+    /// When a model cannot be trained, or data are not there.
+    pub fn time(&mut self, base: &Parsed, times: &mut Times, measure: bool) -> Done {
+        for m in &mut self.models {
+            // As it was measured by: before its number of steps was solved for.
+            let solved = m.solved.iter().any(|(path, _)| path == STEPS);
+            let known = m.settings.iter();
+            let known = known.filter(|(path, _)| !(solved && path == STEPS));
+            let known: Vec<_> = known.cloned().collect();
+            m.seconds_per_step = match measure {
+                true => times.of(base, &known, &m.examined)?,
+                false => times.told(base, &known, &m.examined)?,
+            };
+        }
+        Ok(())
+    }
+
     /// A table for the terminal.
     pub fn text(&self, screen: Screen) -> String {
         let mut page = Page::new(screen);

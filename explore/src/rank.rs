@@ -5,6 +5,8 @@
 //! seeds that are left would be chosen by their outcome. Where models stop at rungs, each is ranked by what it was at the last rung that it has finished, among those
 //! that got as far, and compared with what the first model was there.
 
+use crate::executed::{self, Ended, Executed};
+use crate::fit::{self, Fit, fits};
 use crate::folder::Outcome;
 use crate::plan::Plan;
 use crate::space::Rank;
@@ -28,6 +30,8 @@ pub struct Ranking {
     pub missing: Vec<usize>,
     /// What was predicted: how many, of what.
     pub of: Option<(u64, String)>,
+    /// What losses follow where models of one kind come in several sizes.
+    pub fits: Vec<Fit>,
 }
 
 /// What is known of a model.
@@ -44,6 +48,7 @@ pub struct Row {
     /// Half the width of its 95 % interval; of two seeds or more.
     pub half: Option<f64>,
     pub against: Against,
+    pub executed: Executed,
 }
 
 /// The difference to the first model.
@@ -110,12 +115,14 @@ fn row(plan: &Plan, outcomes: &[Vec<Option<Outcome>>], model: usize, rung: usize
     let own = plan.trials.iter().zip(outcomes);
     let own = own.filter(|(t, _)| t.model == model);
     let (mut seeds, mut values, mut diverged) = (Vec::new(), Vec::new(), 0);
+    let mut ended = Vec::new();
     for (trial, outcomes) in own {
         let Some(outcome) = at(plan, outcomes, rung) else {
             continue;
         };
         match outcome.value(plan.rank) {
             Some(v) => {
+                ended.push(outcome);
                 seeds.push(trial.seed);
                 values.push(v);
             }
@@ -135,6 +142,7 @@ fn row(plan: &Plan, outcomes: &[Vec<Option<Outcome>>], model: usize, rung: usize
         values,
         diverged,
         against: Against::Itself,
+        executed: executed::executed(&plan.models[model], &ended),
     }
 }
 
@@ -191,6 +199,7 @@ pub fn rank(plan: &Plan, outcomes: &[Vec<Option<Outcome>>]) -> Ranking {
         rows,
         missing: missing.collect(),
         of: first.and_then(|o| Some((o.number?, o.of.clone()?))),
+        fits: fits(plan, outcomes),
     }
 }
 
@@ -356,7 +365,38 @@ impl Ranking {
             "Differences are to the first model of the file, paired by seed; p by Student's t test, with Holm's correction for their number. \
              Intervals are over seeds: they say nothing about other data.",
         );
+        if !self.fits.is_empty() {
+            page.section("loss against training FLOPs");
+            let (laws, notes) = fit::table(&self.fits);
+            if let Some(laws) = laws {
+                page.table(&laws);
+                page.blank();
+            }
+            notes.iter().for_each(|note| page.paragraph(note));
+        }
+        let each = self.rows.iter();
+        let each = each.map(|r| (&plan.models[r.model], &r.executed));
+        if let Some((table, notes)) = executed::table(each) {
+            page.section("predicted and executed");
+            page.table(&table);
+            page.blank();
+            notes.iter().for_each(|note| page.paragraph(note));
+        }
         page.finish()
+    }
+
+    /// As `executed.json` has it: what trials took is no evidence, and its times are never the same twice.
+    pub fn executed(&self, plan: &Plan) -> Json {
+        let models = self.rows.iter().map(|r| {
+            let label = plan.models[r.model].label.clone();
+            Ended {
+                model: r.model,
+                label,
+                seeds: r.values.len(),
+                executed: r.executed.clone(),
+            }
+        });
+        json!({ "format": 1, "models": models.map(|m| m.json()).collect::<Vec<_>>() })
     }
 
     /// As `ranking.json` has it.
@@ -383,7 +423,7 @@ impl Ranking {
         json!({
             "format": 1, "by": self.by.word(), "level": LEVEL, "baseline": 0,
             "number": self.of.as_ref().map(|(n, _)| n), "of": self.of.as_ref().map(|(_, of)| of),
-            "missing": self.missing.len(), "rows": rows.collect::<Vec<_>>(),
+            "missing": self.missing.len(), "rows": rows.collect::<Vec<_>>(), "fits": self.fits,
         })
     }
 }

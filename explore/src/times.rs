@@ -76,6 +76,16 @@ fn median(artifact: &Artifact, run: &Path, s: &Settings) -> Result<f64, TrainErr
     Ok(times[times.len() / 2])
 }
 
+/// What a model is known by.
+fn key(base: &Parsed, settings: &Set, e: &Examined) -> Done<String> {
+    let source = identity::source(&applied(base, settings)?);
+    Ok(identity::trial(
+        &source,
+        &e.imports,
+        &identity::data(&e.train)?,
+    ))
+}
+
 /// What trials are made alike by.
 pub struct Times<'m> {
     measuring: Measuring<'m>,
@@ -111,8 +121,7 @@ impl<'m> Times<'m> {
     /// # Errors
     /// When it cannot be trained, or its data are not there.
     pub fn of(&mut self, base: &Parsed, settings: &Set, e: &Examined) -> Done<Option<f64>> {
-        let source = identity::source(&applied(base, settings)?);
-        let key = identity::trial(&source, &e.imports, &identity::data(&e.train)?);
+        let key = key(base, settings, e)?;
         let before = self.known.get(&key).copied();
         let seconds = match before {
             Some(known) => known,
@@ -135,6 +144,15 @@ impl<'m> Times<'m> {
             });
         }
         Ok(Some(seconds))
+    }
+
+    /// What is known of a model, of earlier sittings too; nothing is measured.
+    ///
+    /// # Errors
+    /// When its data are not there.
+    pub fn told(&self, base: &Parsed, settings: &Set, e: &Examined) -> Done<Option<f64>> {
+        let key = key(base, settings, e)?;
+        Ok(self.known.get(&key).copied())
     }
 
     fn pace(&mut self) -> Done<Option<f64>> {

@@ -85,6 +85,9 @@ pub fn carry_out(
                 state,
                 steps: summary.steps,
                 seconds: summary.seconds,
+                step_seconds: summary.of_steps.seconds,
+                flops: summary.of_steps.flops,
+                optimizer_flops: summary.of_steps.optimizer_flops,
                 ..held_out
             }))
         }
@@ -94,6 +97,9 @@ pub fn carry_out(
             state: State::Diverged,
             steps: step,
             seconds: 0.0,
+            step_seconds: None,
+            flops: None,
+            optimizer_flops: None,
             held_out_loss: None,
             of: None,
             number: None,
@@ -135,6 +141,9 @@ fn evaluated(run: &Path, s: &Settings) -> Done<Outcome> {
         state: State::Complete,
         steps: 0,
         seconds: 0.0,
+        step_seconds: None,
+        flops: None,
+        optimizer_flops: None,
         held_out_loss: Some(e.loss).filter(|_| finite),
         of: Some(e.of.unit().name().to_string()),
         number: Some(e.of.number()),

@@ -1,5 +1,7 @@
 //! Statistics against published values and exact small cases; comparisons of models.
 
+use odec_explore::executed::Executed;
+use odec_explore::fit::{Point, fit};
 use odec_explore::rank::{Against, Difference, LEVEL, Row, compare};
 use odec_explore::student::{half_width, holm, moments, needed, of_mean, quantile, two_sided};
 
@@ -98,6 +100,7 @@ fn row(model: usize, seeds: &[u64], values: &[f64], diverged: usize) -> Row {
         mean: known.map(|(mean, _)| mean),
         half: None,
         against: Against::Itself,
+        executed: Executed::default(),
     }
 }
 
@@ -170,4 +173,76 @@ fn how_many_seeds_might_show_a_difference_is_estimated() {
     let n = d.needed.expect("a number");
     assert!(of_mean(d.mean, d.deviation, n) <= LEVEL);
     assert!(of_mean(d.mean, d.deviation, n - 1) > LEVEL);
+}
+
+fn points(of: &[(f64, f64)]) -> Vec<Point> {
+    let each = of.iter().enumerate();
+    each.map(|(model, (flops, loss))| Point {
+        model,
+        flops: *flops,
+        loss: *loss,
+    })
+    .collect()
+}
+
+/// `scipy.stats.linregress` of logarithms with `scipy.stats.t`, and `scipy.optimize.least_squares` for the law with a constant, with the covariance of its Jacobian; scipy 1.17.
+#[test]
+fn laws_are_those_of_scipy() {
+    let sizes = [
+        (1e9, 3.91),
+        (3e9, 3.42),
+        (1e10, 2.98),
+        (3e10, 2.71),
+        (1e11, 2.49),
+        (4e11, 2.31),
+    ];
+    let near = |x: f64, want: f64, within: f64| {
+        assert!((x / want - 1.0).abs() < within, "{x} is not {want}");
+    };
+    let three = fit("m".into(), points(&sizes[..3])).expect("sizes");
+    let law = three.law.expect("a law");
+    assert_eq!((law.c, three.with_constant, &three.why), (0.0, None, &None));
+    near(law.a, 44.94250320578608, 1e-9);
+    near(law.b, 0.11790351337345369, 1e-9);
+    near(law.b_half_width, 0.027405410519393127, 1e-9);
+    // In whatever order they come.
+    let mut all = points(&sizes);
+    all.reverse();
+    let six = fit("m".into(), all).expect("sizes");
+    near(
+        six.law.expect("a law").b_half_width,
+        0.019399893157025592,
+        1e-9,
+    );
+    let law = six.with_constant.expect("a law with a constant");
+    near(law.a, 540.1870554130422, 1e-4);
+    near(law.b, 0.26998418862388324, 1e-6);
+    near(law.c, 1.9105080035850006, 1e-6);
+    near(law.b_half_width, 0.03136499077771496, 1e-4);
+}
+
+/// Two sizes are no law, one is nothing to tell of; points of a law without a constant have none.
+#[test]
+fn too_few_sizes_are_told_and_no_constant_is_made_up() {
+    let at = |flops: &[f64]| -> Vec<Point> {
+        let law = |c: &f64| (*c, 20.0 * c.powf(-0.1));
+        points(&flops.iter().map(law).collect::<Vec<_>>())
+    };
+    assert_eq!(fit("m".into(), at(&[1e9, 1.005e9])), None);
+    for flops in [&[1e9, 2e9][..], &[1e9, 1.001e9, 2e9]] {
+        let two = fit("m".into(), at(flops)).expect("sizes");
+        assert_eq!((two.law, two.with_constant), (None, None));
+        let why = two.why.expect("why");
+        assert!(
+            why.starts_with("2 sizes: ") && why.contains("needs 3"),
+            "{why}"
+        );
+    }
+    let five = fit("m".into(), at(&[1e9, 2e9, 5e9, 1e10, 3e10])).expect("sizes");
+    let law = five.law.expect("a law");
+    close(law.b, 0.1);
+    assert!(
+        law.b_half_width < 1e-9 && five.with_constant.is_none(),
+        "{five:?}"
+    );
 }

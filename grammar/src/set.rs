@@ -26,11 +26,12 @@ use odec_library::Library;
 /// The name under which a value from the command line appears in errors.
 const ORIGIN: &str = "command line";
 /// The entries a training block may have, and what each takes.
-const TRAIN: [(&str, Kind); 18] = [
+const TRAIN: [(&str, Kind); 19] = [
     ("accumulate", Kind::Number),
     ("data", Kind::Call),
     ("loss", Kind::Expression),
     ("constrain", Kind::Call),
+    ("parametrization", Kind::Call),
     ("optimizer", Kind::Call),
     ("schedule", Kind::Call),
     ("ema", Kind::Number),

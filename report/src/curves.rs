@@ -3,7 +3,7 @@
 //! Takes runs with what the compiler says of them; gives pictures. Training losses are means over equal stretches of steps; held-out losses are dots.
 
 use crate::facts::Model;
-use crate::plot::{Plot, SIZES, Size, Unit};
+use crate::plot::{Across, Plot, SIZES, Size, Unit};
 use crate::runs::Run;
 use crate::table::loss;
 
@@ -29,16 +29,17 @@ impl Against {
     }
 }
 
-/// A run to be drawn, with its number on the page.
+/// A run to be drawn, with its number on the page, and that of its kind: runs that differ in their seed alone are of one, and have one colour.
 pub struct Drawn<'a> {
     pub number: usize,
+    pub kind: usize,
     pub run: &'a Run,
     pub model: Option<&'a Model>,
 }
 
 /// Points of a curve.
 struct Curve {
-    number: usize,
+    kind: usize,
     said: String,
     training: Vec<(f64, f64)>,
     held_out: Vec<(f64, f64)>,
@@ -82,7 +83,7 @@ impl Drawn<'_> {
             .last()
             .map_or(String::new(), |s| format!(": training {}", loss(s.mean)));
         Some(Curve {
-            number: self.number,
+            kind: self.kind,
             said: format!("{}{trained}{}", self.run.called(), held.unwrap_or_default()),
             training: stretches.iter().map(|s| on((s.step, s.mean))).collect(),
             held_out: curve.held_out.iter().map(|p| on(*p)).collect(),
@@ -131,9 +132,9 @@ fn one(runs: &[Drawn], against: Against, size: Size, id: &str) -> Option<String>
     };
     let title = format!("Loss against {}", what.name);
     let measure = format!("loss, {}", first.measure());
-    let mut plot = Plot::new(size, id, &what, (0.0, most, false), y, [&title, &measure]);
+    let mut plot = Plot::new(size, id, &what, Across::To(most), y, [&title, &measure]);
     for c in &curves {
-        plot.run(c.number, &c.said);
+        plot.run(c.kind, &c.said);
         // Where text is held out, what was learned by heart stands back.
         let class = if c.held_out.is_empty() {
             "curve"

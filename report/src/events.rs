@@ -52,10 +52,14 @@ fn of_step(s: &Step) -> Row {
             .map(|(name, x)| (named("dropped", name), *x)),
     );
     lists("reports", &s.reports, &mut numbers);
+    let optimizer = Some(s.optimizer_flops as f64).filter(|n| *n > 0.0);
     let single = [
         ("solver_steps", s.solver_steps),
         ("attempts", s.attempts),
         ("padding", s.padding),
+        ("flops", s.flops.map(|n| n as f64)),
+        ("optimizer_flops", optimizer),
+        ("flop_per_s", s.flop_per_s),
     ];
     numbers.extend(
         single

@@ -2,7 +2,7 @@
 //!
 //! Takes a run; reads them from its checkpoint. What they are known by is the path of a parameter: `step.3.scheme.b`, `scheme.b`, `core.h`.
 
-use crate::plot::{Plot, SIZES, Unit, class};
+use crate::plot::{Across, Plot, SIZES, Unit, class};
 use crate::runs::Run;
 use odec_program::manifest::{Init, Param};
 use odec_program::names::coefficient;
@@ -134,7 +134,7 @@ pub fn picture(paths: &[Path], id: &str) -> Option<String> {
             "Learned coefficients while the run was trained",
             "coefficient",
         ];
-        let mut plot = Plot::new(*size, id, &unit, (0.0, most, false), (low, high), title);
+        let mut plot = Plot::new(*size, id, &unit, Across::To(most), (low, high), title);
         for p in paths {
             let colour = names.iter().position(|n| *n == p.name).unwrap_or(0);
             let of = p.step.map_or(String::new(), |n| format!(", step {n}"));

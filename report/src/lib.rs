@@ -12,6 +12,7 @@ pub mod curves;
 pub mod diff;
 pub mod events;
 pub mod facts;
+mod laws;
 mod learned;
 pub mod page;
 mod pareto;

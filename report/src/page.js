@@ -34,19 +34,19 @@
   }
 
   // Curves: switched on and off in the legend, for all pictures of the page; thicker where the legend is pointed at.
-  const marks = run => all(`.run[data-run="${run}"]`);
-  for (const item of all('.legend li[data-run]')) {
-    const run = item.dataset.run, label = document.createElement('label'), box = document.createElement('input');
+  const marks = kind => all(`.run[data-kind="${kind}"]`);
+  for (const item of all('.legend li[data-kind]')) {
+    const kind = item.dataset.kind, label = document.createElement('label'), box = document.createElement('input');
     box.type = 'checkbox';
     box.checked = true;
     label.append(box, ...item.childNodes);
     item.append(label);
     box.addEventListener('change', () => {
-      marks(run).forEach(mark => mark.classList.toggle('off', !box.checked));
-      all(`.legend li[data-run="${run}"] input`).forEach(other => { other.checked = box.checked; });
+      marks(kind).forEach(mark => mark.classList.toggle('off', !box.checked));
+      all(`.legend li[data-kind="${kind}"] input`).forEach(other => { other.checked = box.checked; });
     });
-    item.addEventListener('pointerenter', () => marks(run).forEach(mark => mark.classList.add('near')));
-    item.addEventListener('pointerleave', () => marks(run).forEach(mark => mark.classList.remove('near')));
+    item.addEventListener('pointerenter', () => marks(kind).forEach(mark => mark.classList.add('near')));
+    item.addEventListener('pointerleave', () => marks(kind).forEach(mark => mark.classList.remove('near')));
   }
 
   // Axes: one picture at a time.

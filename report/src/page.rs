@@ -6,16 +6,20 @@
 use crate::curves::{Against, Drawn, losses};
 use crate::diff::settings;
 use crate::facts::{Model, Models};
+use crate::laws;
 use crate::learned;
 use crate::learned::{Coefficient, Value, learned, legend, paths};
 use crate::pareto::{Cost, picture};
 use crate::plot::class;
-use crate::runs::{Found, Run};
+use crate::runs::{Found, Run, kinds};
 use crate::table::{duration, loss, seen, steps};
 use odec_compiler::analysis::report::Report;
 use odec_compiler::analysis::summary::Summary;
 use odec_compiler::analysis::{svg, text};
 use odec_compiler::text::number::{bytes, flops, thousands};
+use odec_explore::executed::Ended;
+use odec_explore::fit::Fit;
+use odec_explore::plan;
 use odec_runtime::system::shown::markup;
 use odec_runtime::train::metrics::Record;
 use odec_source::escape::{escaped, escaped_lines};
@@ -33,9 +37,11 @@ const SETTINGS: usize = 40;
 
 /// The page of what was found; `models` are those of its runs, in their order.
 pub fn page(found: &Found, models: &Models) -> String {
+    let kinds = kinds(&found.runs);
     let runs: Vec<Drawn> = (found.runs.iter().enumerate())
         .map(|(number, run)| Drawn {
             number,
+            kind: kinds[number],
             run,
             model: models.get(number),
         })
@@ -125,7 +131,7 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
     };
     let columns = [
         column("run", false, |d| {
-            let swatch = format!("<span class=\"swatch {}\"></span>", class(d.number));
+            let swatch = format!("<span class=\"swatch {}\"></span>", class(d.kind));
             let called = markup(d.run.called());
             (format!("{swatch}{called}{}", notes(d.run)), called)
         }),
@@ -136,7 +142,12 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
         column("proved order", true, move |d| {
             known(orders.get(&d.number).map(|p| *p as f64), |p| p.to_string())
         }),
-        column("held-out loss", true, |d| known(d.run.held_out(), loss)),
+        column("held-out loss", true, |d| {
+            let judged = d.run.judged();
+            let (shown, value) = known(judged.as_ref().map(|j| j.loss), loss);
+            let of = judged.map_or(String::new(), |j| note(&format!("of {}", j.of)));
+            (format!("{shown}{of}"), value)
+        }),
         column("training loss", true, |d| known(last(d.run), loss)),
         column("steps", true, |d| (steps(d.run), d.run.done().to_string())),
         column(counted, true, |d| {
@@ -155,6 +166,20 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
                 format!("{}{}", if most { "≤ " } else { "" }, flops(x))
             })
         }),
+        column("executed", true, |d| {
+            let is = d.run.executed().map(|[gradient, _]| gradient as f64);
+            let (shown, value) = known(is, flops);
+            let said = is
+                .zip(Cost::Flops.of(d))
+                .map(|(is, predicted)| match is == predicted {
+                    true => "as predicted".to_string(),
+                    false => format!("{:.3} of predicted", is / predicted),
+                });
+            (
+                format!("{shown}{}", said.map_or(String::new(), |s| note(&s))),
+                value,
+            )
+        }),
         column("parameters", true, |d| {
             known(Cost::Parameters.of(d), |n| thousands(n as u64))
         }),
@@ -163,7 +188,9 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
         }),
         column("time", true, |d| known(Some(d.run.seconds()), duration)),
         column("FLOP/s", true, |d| {
-            let rate = Cost::Flops.of(d).map(|n| n / d.run.seconds());
+            let executed = d.run.executed().map(|both| both.iter().sum::<u64>() as f64);
+            let rate = executed.or_else(|| Cost::Flops.of(d));
+            let rate = rate.map(|n| n / d.run.seconds());
             known(rate, flops)
         }),
     ];
@@ -194,19 +221,25 @@ fn overview(runs: &[Drawn], models: &Models, flows: &[Vec<Report>], out: &mut St
             };
             let _ = write!(
                 out,
-                "<td{class} data-label=\"{}\" data-v=\"{value}\">{shown}</td>",
+                "<td{class} data-label=\"{}\" data-v=\"{value}\"><div>{shown}</div></td>",
                 c.name
             );
         }
         *out += "</tr>\n";
     }
     *out += "</tbody>\n</table></div>\n";
-    *out += "<p class=\"soft\">Order: of the steps as they are computed, the least of all flows. FLOPs: matrix products and attention, forward and backward, with what is computed again. Memory: planned, of parameters, gradients, what the optimiser keeps, and working memory. Training loss: the mean of the last twentieth of the steps.</p>\n";
+    *out += "<p class=\"soft\">Order: of the steps as they are computed, the least of all flows. FLOPs: matrix products and attention, forward and backward, with what is computed again. Executed: of the kernels that were launched for gradients; FLOP/s: with the optimiser's, over the whole time. Memory: planned, of parameters, gradients, what the optimiser keeps, and working memory. \
+             Held-out loss: of trials of an exploration on all held-out data after the last step, which is what its ranking compares; of other runs the last evaluation while they were trained, of as many as stand below it. \
+             Training loss: the mean of the last twentieth of the steps.</p>\n";
 }
 
 /// The mean training loss of the last twentieth of the steps.
 fn last(r: &Run) -> Option<f64> {
     r.curve().stretches(20).last().map(|s| s.mean)
+}
+
+fn note(said: &str) -> String {
+    format!("<span class=\"note\">{}</span>", markup(said))
 }
 
 /// What is to be known of a run beside its numbers.
@@ -234,10 +267,7 @@ fn notes(r: &Run) -> String {
         )),
         Record::Step(_) | Record::HeldOut(_) | Record::Movement(_) => None,
     }));
-    let notes = notes
-        .iter()
-        .map(|n| format!("<span class=\"note\">{}</span>", markup(n)));
-    notes.collect()
+    notes.iter().map(|n| note(n)).collect()
 }
 
 /// The runs with the least held-out loss among those that they can be compared with, where there are others.
@@ -246,7 +276,8 @@ fn best(runs: &[Drawn]) -> BTreeSet<usize> {
     let best = groups.iter().filter(|g| g.len() > 1).filter_map(|group| {
         let known = group
             .iter()
-            .filter_map(|d| Some((d.number, d.run.held_out().filter(|x| x.is_finite())?)));
+            .filter_map(|d| Some((d.number, d.run.judged()?.loss)))
+            .filter(|(_, loss)| loss.is_finite());
         known
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(number, _)| number)
@@ -261,6 +292,7 @@ fn groups<'a>(runs: &[Drawn<'a>]) -> Vec<Vec<Drawn<'a>>> {
         let key = d.run.data_key();
         let drawn = Drawn {
             number: d.number,
+            kind: d.kind,
             run: d.run,
             model: d.model,
         };
@@ -293,15 +325,27 @@ fn compared(n: usize, group: &[Drawn], out: &mut String) {
         told.join(", ")
     };
     let differ = group.iter().any(|d| told(d) != told(first));
-    for d in group {
-        let (number, class, name) = (d.number, class(d.number), markup(d.run.called()));
-        let more = match differ && d.run.label.is_none() {
-            true => format!(" <span class=\"soft\">{}</span>", markup(&told(d))),
-            false => String::new(),
+    let kinds: BTreeSet<usize> = group.iter().map(|d| d.kind).collect();
+    for kind in kinds {
+        let own: Vec<&Drawn> = group.iter().filter(|d| d.kind == kind).collect();
+        let (class, several) = (class(kind), own.len() > 1);
+        let (name, more) = match &own[0].run.trial {
+            Some(t) if several => (t.model.clone(), format!("{} seeds", own.len())),
+            Some(_) => (own[0].run.called().to_string(), String::new()),
+            None => {
+                let names: Vec<&str> = own.iter().map(|d| d.run.called()).collect();
+                let more = if differ { told(own[0]) } else { String::new() };
+                (names.join(", "), more)
+            }
         };
+        let more = match more.is_empty() {
+            true => more,
+            false => format!(" <span class=\"soft\">{}</span>", markup(&more)),
+        };
+        let name = markup(&name);
         let _ = write!(
             out,
-            "<li class=\"{class}\" data-run=\"{number}\"><span class=\"swatch {class}\"></span>{name}{more}</li>"
+            "<li class=\"{class}\" data-kind=\"{kind}\"><span class=\"swatch {class}\"></span>{name}{more}</li>"
         );
     }
     *out += "</ul>\n<div class=\"all\">\n";
@@ -358,16 +402,71 @@ fn compared(n: usize, group: &[Drawn], out: &mut String) {
 
 /// The rankings of explorations.
 fn ranked(found: &Found, out: &mut String) {
-    for e in &found.explorations {
+    for (n, e) in found.explorations.iter().enumerate() {
         let name = markup(&e.name);
         let _ = writeln!(
             out,
             "<section>\n<h2>Ranking of <code>{name}</code></h2>\n<div class=\"ranking scroll\">{}</div>\n\
              <p class=\"soft\">Differences are to the model that others are compared with, paired by seed; ± is the half of the 95 % interval. \
-             What is said of one holds at 95 % by Student's t test, with Holm's correction for their number. Intervals are over seeds: they say nothing about other data.</p>\n</section>",
+             What is said of one holds at 95 % by Student's t test, with Holm's correction for their number. Intervals are over seeds: they say nothing about other data.</p>",
             image(&e.ranking, &format!("the ranking of {}", e.name))
         );
+        took(&e.executed, out);
+        followed(&e.fits, n, out);
+        *out += "</section>\n";
     }
+}
+
+/// What the models of an exploration took beside what was predicted.
+fn took(all: &[Ended], out: &mut String) {
+    let known: Vec<_> = all.iter().filter(|m| m.executed.flops.is_some()).collect();
+    if known.is_empty() {
+        return;
+    }
+    let timed = known.iter().any(|m| m.executed.predicted_seconds.is_some());
+    let mut heads = vec!["predicted FLOPs", "executed", "ratio"];
+    heads.extend(timed.then_some("predicted time"));
+    heads.push("time of steps");
+    heads.extend(timed.then_some("ratio"));
+    *out += "<h3>Predicted and executed</h3>\n<div class=\"scroll\"><table>\n<thead><tr><th class=\"word\" scope=\"col\">model</th>";
+    for head in heads {
+        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+    }
+    *out += "</tr></thead>\n<tbody>\n";
+    let shown = |x: Option<f64>, how: &dyn Fn(f64) -> String| x.map_or("–".to_string(), how);
+    let ratio = |x: f64| match x == 1.0 {
+        true => "1".to_string(),
+        false => format!("{x:.3}"),
+    };
+    for m in known {
+        let (label, e) = (markup(&escaped(&m.label)), &m.executed);
+        let mut cells = vec![
+            shown(e.predicted_flops, &flops),
+            shown(e.flops, &flops),
+            shown(e.flops_ratio(), &ratio),
+        ];
+        cells.extend(timed.then(|| shown(e.predicted_seconds, &plan::duration)));
+        cells.push(shown(e.seconds, &plan::duration));
+        cells.extend(timed.then(|| shown(e.seconds_ratio(), &ratio)));
+        let cells: String = cells.iter().map(|c| format!("<td>{c}</td>")).collect();
+        let _ = writeln!(out, "<tr><td class=\"word\">{}</td>{cells}</tr>", label);
+    }
+    *out += "</tbody>\n</table></div>\n<p class=\"soft\">Means over seeds. Executed: operations of the kernels that were launched for gradients. They are fewer than predicted where steps are decided while the model runs, \
+             or rows are shorter than a context, and more for routed steps, whose kernels leave out rows that they were launched for. Times are without evaluations and checkpoints.</p>\n";
+}
+
+/// The laws that losses of an exploration follow.
+fn followed(fits: &[Fit], n: usize, out: &mut String) {
+    if fits.is_empty() {
+        return;
+    }
+    *out += "<h3>Loss against training FLOPs</h3>\n";
+    if let Some(picture) = laws::picture(fits, &format!("l{n}")) {
+        let _ = writeln!(out, "<figure>\n{picture}</figure>");
+    }
+    laws::table(fits, out);
+    *out += "<p class=\"soft\">Models that differ in sizes alone have one colour. A point is the mean over the seeds of one that was trained to its end. Laws by least squares in logarithms \
+             (Kaplan et al. 2020; with a constant Hoffmann et al. 2022). Intervals are by Student's t over sizes: they say nothing about sizes beyond.</p>\n";
 }
 
 /// The settings that are not the same in all runs.

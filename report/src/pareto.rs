@@ -3,7 +3,7 @@
 //! Takes runs with what the compiler says of them; gives fronts and their pictures.
 
 use crate::curves::Drawn;
-use crate::plot::{Plot, SIZES, Unit};
+use crate::plot::{Across, Plot, SIZES, Unit};
 use crate::table::{cut, loss};
 use odec_compiler::cost::state_bytes;
 use odec_program::EntryId;
@@ -68,7 +68,7 @@ pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
 /// Held-out losses against a cost, wide and narrow; `None` where the cost of fewer than two runs is known, or all cost the same.
 pub fn picture(runs: &[Drawn], cost: Cost, id: &str) -> Option<String> {
     let known = runs.iter().filter_map(|d| {
-        let held_out = d.run.held_out().filter(|x| x.is_finite())?;
+        let held_out = d.run.judged().map(|j| j.loss).filter(|x| x.is_finite())?;
         Some((d, (cost.of(d)?, held_out)))
     });
     let known: Vec<(&Drawn, (f64, f64))> = known.collect();
@@ -93,7 +93,7 @@ pub fn picture(runs: &[Drawn], cost: Cost, id: &str) -> Option<String> {
             size,
             id,
             &unit,
-            (from, to, true),
+            Across::Between(from, to),
             (low, high),
             [&title, &measure],
         );
@@ -101,7 +101,7 @@ pub fn picture(runs: &[Drawn], cost: Cost, id: &str) -> Option<String> {
         plot.line("front", &line);
         for (n, (d, point)) in known.iter().enumerate() {
             plot.run(
-                d.number,
+                d.kind,
                 &format!("{}: held out {}", d.run.called(), loss(point.1)),
             );
             let unbeaten = best.contains(&n);

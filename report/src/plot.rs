@@ -3,6 +3,7 @@
 //! Takes points in units of their own; gives `<svg>` elements. Each picture is drawn wide and narrow, and the style sheet shows the one for which
 //! there is room, so that texts keep their size.
 
+use odec_compiler::text::number::flops;
 use odec_runtime::system::shown::markup;
 use odec_runtime::train::chart::Axis;
 use std::fmt::Write;
@@ -109,26 +110,38 @@ impl Unit {
     }
 }
 
+/// What the horizontal axis holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Across {
+    /// From 0.
+    To(f64),
+    /// From a round number.
+    Between(f64, f64),
+    /// Numbers above 0, equal factors being equally far apart.
+    Logs(f64, f64),
+}
+
 /// A picture being drawn.
 pub struct Plot {
     size: Size,
     unit: Unit,
     x: Axis,
+    /// Whether `x` is of logarithms to the base 10.
+    logs: bool,
     y: Axis,
     out: String,
 }
 
 impl Plot {
-    /// A picture with its axes; `id` is its own on the page. Horizontal numbers are in `unit`s, from 0 or, where `round`, from a round number.
+    /// A picture with its axes; `id` is its own on the page. Horizontal numbers are in `unit`s.
     pub fn new(
         size: Size,
         id: &str,
         unit: &Unit,
-        x: (f64, f64, bool),
+        across: Across,
         y: (f64, f64),
         names: [&str; 2],
     ) -> Plot {
-        let (from, to, round) = x;
         // A single point has room around it.
         let apart = |from: f64, to: f64| match to > from {
             true => (from, to),
@@ -138,14 +151,26 @@ impl Plot {
             ),
         };
         let (low, high) = apart(y.0, y.1);
-        let (from, to) = match round {
-            true => apart(from / unit.of, to / unit.of),
-            false => (0.0, (to / unit.of).max(1.0)),
+        let x = match across {
+            Across::To(most) => Axis::new(0.0, (most / unit.of).max(1.0), size.ticks, false),
+            Across::Between(from, to) => {
+                let (from, to) = apart(from / unit.of, to / unit.of);
+                Axis::new(from, to, size.ticks, true)
+            }
+            Across::Logs(from, to) => {
+                let (from, to) = ((from / unit.of).log10(), (to / unit.of).log10());
+                // Room for dots at both ends.
+                let room = (0.04 * (to - from)).max(0.02);
+                let mut axis = Axis::new(from, to, size.ticks, true);
+                (axis.from, axis.to) = (from - room, to + room);
+                axis
+            }
         };
         let mut plot = Plot {
             size,
             unit: unit.clone(),
-            x: Axis::new(from, to, size.ticks, round),
+            x,
+            logs: matches!(across, Across::Logs(..)),
             y: Axis::new(low, high, 6, true),
             out: String::new(),
         };
@@ -196,8 +221,8 @@ impl Plot {
                 "<text class=\"soft end\" x=\"{x}\" y=\"{y:.1}\">{label}</text>"
             ));
         }
-        for t in self.x.ticks().collect::<Vec<_>>() {
-            let (at, label) = (left + self.x.place(t) * w, self.x.label(t));
+        for (place, label) in self.ticks() {
+            let at = left + place * w;
             let (end, y) = (bottom + 5.0, bottom + 19.0);
             self.put(format_args!(
                 "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{end}\"/>"
@@ -220,9 +245,36 @@ impl Plot {
         self.put(format_args!("<g clip-path=\"url(#{id}-{class})\">"));
     }
 
+    /// Marks of the horizontal axis: where they are on it, and what stands there.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        if !self.logs {
+            let each = self.x.ticks();
+            return each.map(|t| (self.x.place(t), self.x.label(t))).collect();
+        }
+        // 1, 2 and 5 times the powers of ten; where these are too many, the powers alone, or some of them.
+        let powers = self.x.from.floor() as i32..=self.x.to.ceil() as i32;
+        let made = |of: &[f64], every: i32| -> Vec<(f64, String)> {
+            let some = powers.clone().filter(|k| k % every == 0);
+            let all = some.flat_map(|k| of.iter().map(move |m| m * 10f64.powi(k)));
+            let placed = all.map(|x| (self.x.place(x.log10()), flops(x).replace(".00", "")));
+            placed.filter(|(at, _)| (0.0..=1.0).contains(at)).collect()
+        };
+        let few = |ticks: &Vec<_>| ticks.len() <= self.size.ticks;
+        let fine = [
+            (&[1.0, 2.0, 5.0][..], 1),
+            (&[1.0, 3.0][..], 1),
+            (&[1.0][..], 1),
+        ];
+        let fine = fine.map(|(of, every)| made(of, every));
+        let fits = fine.into_iter().find(few);
+        fits.unwrap_or_else(|| made(&[1.0], 3))
+    }
+
     fn horizontal(&self, x: f64) -> f64 {
         let [left, _, right, _] = self.corners();
-        left + self.x.place(x / self.unit.of) * (right - left)
+        let x = x / self.unit.of;
+        let x = if self.logs { x.log10() } else { x };
+        left + self.x.place(x) * (right - left)
     }
 
     fn vertical(&self, y: f64) -> f64 {
@@ -234,12 +286,12 @@ impl Plot {
         (self.horizontal(x), self.vertical(y))
     }
 
-    /// What follows belongs to a run, until [`Plot::end`]; `said` is shown where it is pointed at.
-    pub fn run(&mut self, run: usize, said: &str) {
-        let class = class(run);
+    /// What follows belongs to a run of a kind, until [`Plot::end`]; `said` is shown where it is pointed at.
+    pub fn run(&mut self, kind: usize, said: &str) {
+        let class = class(kind);
         let said = markup(said);
         self.put(format_args!(
-            "<g class=\"run {class}\" data-run=\"{run}\"><title>{said}</title>"
+            "<g class=\"run {class}\" data-kind=\"{kind}\"><title>{said}</title>"
         ));
     }
 
@@ -291,7 +343,7 @@ impl Plot {
     }
 }
 
-/// The colour and the dashes of a run.
-pub fn class(run: usize) -> String {
-    format!("c{} d{}", run % COLOURS, run / COLOURS % 3)
+/// The colour and the dashes of a kind of runs.
+pub fn class(kind: usize) -> String {
+    format!("c{} d{}", kind % COLOURS, kind / COLOURS % 3)
 }

@@ -3,7 +3,10 @@
 //! Takes folders; finds the runs in them and below. Gives for each its artifact's manifest, where its checkpoint stands, and its metrics; and
 //! for each folder that is no run, or a damaged one, why. Leaves what the compiler can say of the model to `facts.rs`.
 
-use odec_explore::folder::{PICTURE, PLAN, TRIALS};
+use odec_compiler::text::number::thousands;
+use odec_explore::executed::Ended;
+use odec_explore::fit::Fit;
+use odec_explore::folder::{EXECUTED, Outcome, PICTURE, PLAN, RANKING, TRIALS, latest};
 use odec_grammar::ast::{Item, ModelItem};
 use odec_grammar::{MAX_BYTES, parse};
 use odec_program::manifest::{Form, Manifest};
@@ -15,6 +18,7 @@ use odec_runtime::train::chart::Curve;
 use odec_runtime::train::metrics::{self, HeldOut, Record, Step};
 use odec_runtime::{Artifact, Shown};
 use odec_source::escape::escaped;
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -29,6 +33,8 @@ pub struct Run {
     pub name: String,
     /// Of a trial of an exploration: what tells it from the others, and its seed.
     pub label: Option<String>,
+    /// Of a trial: its model, with all seeds, and the exploration's folder.
+    pub trial: Option<Trial>,
     pub manifest: Manifest,
     pub progress: Progress,
     /// In the order they were written, those of steps behind the last checkpoint too: the run may be under way.
@@ -37,13 +43,54 @@ pub struct Run {
     pub modified: Option<SystemTime>,
 }
 
+/// What an exploration says of one of its runs.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    pub exploration: PathBuf,
+    /// What the model is called.
+    pub model: String,
+    /// What came out at the end of the last rung that it has finished.
+    pub outcome: Option<Outcome>,
+}
+
+/// The loss by which a run is compared with others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    pub loss: f64,
+    /// Of what: so many tokens.
+    pub of: String,
+}
+
 /// A folder of trials that were ranked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Exploration {
     /// The folder as it is shown.
     pub name: String,
     /// An SVG, as the folder has it.
     pub ranking: String,
+    /// What its models took beside what was predicted.
+    pub executed: Vec<Ended>,
+    /// The laws that losses follow.
+    pub fits: Vec<Fit>,
+}
+
+/// What is read of a `ranking.json`; one of an odec that did not write it has nothing of it.
+#[derive(Default, Deserialize)]
+struct Evidence {
+    #[serde(default)]
+    fits: Vec<Fit>,
+}
+
+/// What is read of an `executed.json`.
+#[derive(Default, Deserialize)]
+struct Costs {
+    models: Vec<Ended>,
+}
+
+/// A file of an exploration; nothing where it is not there, or cannot be read.
+fn said<T: Default + for<'d> Deserialize<'d>>(path: &Path) -> T {
+    let text = input::read_text(path, most::MAP).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// A folder that is not read.
@@ -88,13 +135,21 @@ fn look(folder: &Path, depth: usize, found: &mut Found) -> bool {
         explored(folder, found);
         let before = found.runs.len();
         let any = look(&trials, depth.saturating_sub(1), found);
-        let labels = labels(&folder.join(PLAN));
+        let planned = planned(&folder.join(PLAN));
         let number = |run: &Run| {
             let hash = run.folder.file_name()?.to_string_lossy();
-            labels.iter().position(|(known, _)| *known == hash)
+            planned.iter().position(|p| p.hash == hash)
         };
         for run in &mut found.runs[before..] {
-            run.label = number(run).map(|n| labels[n].1.clone());
+            let Some(p) = number(run).map(|n| &planned[n]) else {
+                continue;
+            };
+            run.label = Some(format!("{}, seed {}", p.model, p.seed));
+            run.trial = Some(Trial {
+                exploration: folder.to_path_buf(),
+                model: p.model.clone(),
+                outcome: latest(folder, &p.hash, &p.rungs),
+            });
         }
         // In the order of the plan; those that it does not know last.
         found.runs[before..].sort_by_key(|run| number(run).unwrap_or(usize::MAX));
@@ -138,23 +193,39 @@ fn explored(folder: &Path, found: &mut Found) {
         Ok(bytes) => found.explorations.push(Exploration {
             name,
             ranking: String::from_utf8_lossy(&bytes).into_owned(),
+            executed: said::<Costs>(&folder.join(EXECUTED)).models,
+            fits: said::<Evidence>(&folder.join(RANKING)).fits,
         }),
         Err(e) => found.refuse(folder, format!("{PICTURE}: {e}")),
     }
 }
 
-/// The hashes of an exploration's trials, and what they are called; nothing where its plan cannot be read.
-fn labels(plan: &Path) -> Vec<(String, String)> {
+/// A trial, as the plan of its exploration has it.
+struct Planned {
+    hash: String,
+    model: String,
+    seed: u64,
+    /// The steps at which its rungs end.
+    rungs: Vec<u64>,
+}
+
+/// The trials of an exploration; none where its plan cannot be read.
+fn planned(plan: &Path) -> Vec<Planned> {
     let text = input::read_text(plan, most::MAP).unwrap_or_default();
     let plan: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let trials = plan["trials"].as_array().map_or(&[][..], Vec::as_slice);
-    let label = |t: &serde_json::Value| {
+    let one = |t: &serde_json::Value| {
         let model = usize::try_from(t["model"].as_u64()?).ok()?;
-        let label = plan["models"].get(model)?["label"].as_str()?;
-        let called = format!("{label}, seed {}", t["seed"].as_u64()?);
-        Some((t["hash"].as_str()?.to_string(), escaped(&called)))
+        let model = plan["models"].get(model)?;
+        let rungs = model["rungs"].as_array().map_or(&[][..], Vec::as_slice);
+        Some(Planned {
+            hash: t["hash"].as_str()?.to_string(),
+            model: escaped(model["label"].as_str()?),
+            seed: t["seed"].as_u64()?,
+            rungs: rungs.iter().filter_map(|n| n.as_u64()).collect(),
+        })
     };
-    trials.iter().filter_map(label).collect()
+    trials.iter().filter_map(one).collect()
 }
 
 /// The folders in a folder, by name, without those that are hidden, artifacts, or behind links.
@@ -204,11 +275,25 @@ pub fn read(folder: &Path) -> Result<Run, String> {
         folder: folder.to_path_buf(),
         name: folder.shown(),
         label: None,
+        trial: None,
         manifest: manifest.clone(),
         progress,
         records: metrics::parse(&String::from_utf8_lossy(&text)),
         modified,
     })
+}
+
+/// The kinds of runs, by run, in the order of their first ones: runs that differ in their seed alone are of one kind.
+pub fn kinds(runs: &[Run]) -> Vec<usize> {
+    let mut known: Vec<String> = Vec::new();
+    let each = runs.iter().map(|r| {
+        let kind = r.kind();
+        known.iter().position(|k| *k == kind).unwrap_or_else(|| {
+            known.push(kind);
+            known.len() - 1
+        })
+    });
+    each.collect()
 }
 
 /// Names runs by what tells their folders apart.
@@ -272,6 +357,49 @@ impl Run {
     /// The last held-out loss.
     pub fn held_out(&self) -> Option<f64> {
         self.evaluations().last().map(|h| h.held_out_loss)
+    }
+
+    /// The held-out loss by which it is compared: of a trial that of all held-out data, as its ranking has it, where it has made no step since; of others, of the last evaluation
+    /// while they were trained.
+    pub fn judged(&self) -> Option<Judged> {
+        let outcome = self.trial.as_ref().and_then(|t| t.outcome.as_ref());
+        let ranked = outcome.filter(|o| o.steps == self.done()).and_then(|o| {
+            let of = format!("all {} {}", thousands(o.number?), escaped(o.of.as_ref()?));
+            Some(Judged {
+                loss: o.held_out_loss?,
+                of,
+            })
+        });
+        ranked.or_else(|| {
+            let last = self.evaluations().last()?;
+            Some(Judged {
+                loss: last.held_out_loss,
+                of: format!("{} {}", thousands(last.of.number()), last.of.unit().name()),
+            })
+        })
+    }
+
+    /// Floating-point operations that its steps launched, for gradients and by the optimiser; `None` where they were not counted.
+    pub fn executed(&self) -> Option<[u64; 2]> {
+        metrics::flops(&self.records, self.done())
+    }
+
+    /// What runs have in common that differ in their seed alone.
+    fn kind(&self) -> String {
+        let m = &self.manifest;
+        match &self.trial {
+            Some(t) => format!("{:?}\n{}", t.exploration, t.model),
+            None => {
+                let is_seed = |s: &&String| {
+                    let path = s.split('=').next().unwrap_or_default();
+                    ["seed", "train.seed"].contains(&path.trim())
+                };
+                let set = m.settings.iter().filter(|s| !is_seed(s));
+                let set: Vec<&String> = set.collect();
+                let imports: Vec<_> = m.imports.iter().map(|i| (&i.path, &i.text)).collect();
+                format!("{}\n{set:?}\n{imports:?}", m.source)
+            }
+        }
     }
 
     /// Seconds of training.

@@ -83,6 +83,7 @@ pub fn run(args: &cli::Explore) -> Done {
     if options.engine == Engine::Local {
         fit(&plan, &base, &options)?;
     }
+    plan.time(&base, &mut times, args.measure)?;
     let folder = Folder::open(&out, &plan)?;
     if !times.known().is_empty() {
         folder.keep_step_times(times.known())?;
@@ -146,13 +147,14 @@ fn ranked(args: &cli::Explore, plan: &Plan, folder: &Folder) -> Done {
     let outcomes = each.collect::<Done<Vec<_>>>()?;
     let ranking = rank(plan, &outcomes);
     let json = ranking.json(plan);
-    folder.keep_ranking(&json, &picture::svg(plan, &ranking))?;
+    let executed = ranking.executed(plan);
+    folder.keep_ranking(&json, &executed, &picture::svg(plan, &ranking))?;
     let missing = ranking.missing.iter().map(|t| &plan.trials[*t].hash);
     let missing: Vec<_> = missing.collect();
     match args.json {
         true => outln!(
             "{}",
-            json!({ "exploration": folder.path().display().to_string(), "missing": missing, "ranking": json })
+            json!({ "exploration": folder.path().display().to_string(), "missing": missing, "ranking": json, "executed": executed })
         ),
         false => {
             out!("{}", ranking.text(plan, terminal::screen()));

@@ -31,7 +31,10 @@ train {
   batch 4;  steps 40
 }
 """
-TAGS = {"loss": "loss/training", "lr": "learning_rate", "grad_norm": "gradient_norm", "tokens_per_s": "tokens_per_s", "held_out_loss": "loss/held_out"}
+TAGS = {
+    "loss": "loss/training", "lr": "learning_rate", "grad_norm": "gradient_norm", "tokens_per_s": "tokens_per_s", "flops": "flops", "flop_per_s": "flop_per_s",
+    "held_out_loss": "loss/held_out",
+}
 
 
 def f32(x):
@@ -44,7 +47,8 @@ def said(lines):
     for line in lines:
         numbers = [(TAGS[key], x) for key, x in line.items() if key in TAGS]
         of = "held_out_reports" if "held_out_loss" in line else "reports"
-        numbers += [(f"{of}/{name}/{n}", x) for name, each in line["reports"].items() for n, x in enumerate(each)]
+        numbers += [(f"{of}/{name}/{n}", x) for name, each in line.get("reports", {}).items() for n, x in enumerate(each)]
+        numbers += [(f"{of}/{path}", x) for of in ("update_to_weight", "coefficients") for path, x in line.get(of, {}).items()]
         for tag, x in numbers:
             found.setdefault(tag, []).append((line["step"], line["seconds"], f32(x)))
     return found

@@ -7,7 +7,7 @@ use super::layers::network::Network;
 use super::passed::{self, Passed};
 use super::step_count::StepCount;
 use super::train::Named;
-use super::{constrain, groups, layers, lora, params, spec, train, unread};
+use super::{constrain, groups, layers, lora, parametrization, params, spec, train, unread};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::opaque_field::{self, Settings};
@@ -274,9 +274,12 @@ pub fn compile(
     written
         .iter()
         .for_each(|l| layers::written::check(l, r.sink));
-    let table = spec.as_ref().and_then(|s| params::table(s, &mut sink));
-    if let (Some(params), Some(Some((train, named)))) = (&table, &settings) {
+    let mut table = spec.as_ref().and_then(|s| params::table(s, &mut sink));
+    if let (Some(params), Some(Some((train, named)))) = (&mut table, &mut settings) {
         groups::fit(params, train, &named.groups, &mut sink);
+        if let (Some(rule), Some(spec)) = (named.parametrization, &spec) {
+            parametrization::apply(rule, spec, params, train, &mut sink);
+        }
     }
     tidy(&mut sink);
     if sink.iter().any(|d| d.severity == Severity::Error) {

@@ -59,6 +59,7 @@ mod marks;
 pub mod outputs;
 pub mod page;
 mod param_values;
+mod parametrization;
 mod params;
 pub mod part;
 pub mod passed;

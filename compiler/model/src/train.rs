@@ -20,6 +20,7 @@
 //! | `memory store` / `revolve(slots: n)` / `budget(4 GiB)` | `store` | what the gradient keeps of the forward pass |
 //! | `from "runs/a"`, `from "a.safetensors", "names.json"` | random numbers | parameters to start from, and a map of names; relative to the file |
 //! | `constrain spectral(max: 1.0)` | no bound | on the spectral norm of fields' matrices: see [`super::constrain`] |
+//! | `parametrization mup(width: 256)` / `complete_p(width: 256, depth: 8)` | as written | how rates and deviations follow the size: see [`super::parametrization`] |
 //! | `tune all` / `lora(rank: 8)` | `all` | which parameters are trained: see [`super::lora`]; `lora` needs `from` |
 
 use super::args::{Args, Bounds, real, report};
@@ -27,6 +28,7 @@ use super::constrain;
 use super::groups;
 use super::lora;
 use super::loss::{self, Objective};
+use super::parametrization::{self, Parametrization};
 use super::part::{expect, incompatible};
 use super::settings;
 use super::sources::{Ends, SOURCES, Tokenized};
@@ -83,6 +85,7 @@ const ENTRIES: &[&str] = &[
     "from",
     "tune",
     "constrain",
+    "parametrization",
 ];
 
 /// What a train block says that can only be judged where files and targets are known, with the places.
@@ -96,6 +99,8 @@ pub struct Named {
     pub tune: Option<Span>,
     /// Where it is said what matrices keep to.
     pub constrain: Option<Span>,
+    /// How rates and deviations follow the size of the model, and where that is said.
+    pub parametrization: Option<(Parametrization, Span)>,
     /// The names of each group of parameters.
     pub groups: Vec<Vec<Ident>>,
     /// The terms of the loss.
@@ -306,6 +311,9 @@ pub fn read(
     }
     let constrain = value("constrain");
     let spectral = constrain.and_then(|e| constrain::read(e, sink));
+    let parametrization = value("parametrization");
+    let parametrization =
+        parametrization.and_then(|e| parametrization::read(e, sink).map(|found| (found, e.span)));
     let budget = value("memory").filter(|e| Args::of(e).is_some_and(|a| a.callee.name == "budget"));
     let (memory, budget) = match (value("memory"), budget) {
         (_, Some(e)) => (Some(Memory::Store), budget_of(e, sink).map(|n| (n, e.span))),
@@ -366,6 +374,7 @@ pub fn read(
         from,
         tune: value("tune").map(|e| e.span),
         constrain: value("constrain").map(|e| e.span),
+        parametrization,
         groups: exceptions.iter().map(|e| e.names.clone()).collect(),
         objective,
         budget,

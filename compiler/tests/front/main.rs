@@ -31,6 +31,7 @@ mod losses;
 mod mends;
 mod merged;
 mod pairs;
+mod parametrization;
 mod parts;
 mod pictures;
 mod points;

@@ -1,7 +1,7 @@
 //! `adafactor`: Adam's second moments, of each row and of each column.
 
 use super::whole::{Kernel, Part, Plan};
-use super::{Group, LR, Optimizer, Way, Whole};
+use super::{Group, LR, Optimizer, OptimizerKind, Scale, Way, Whole};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 use crate::expr::ExprId;
@@ -103,6 +103,10 @@ impl Optimizer for Adafactor {
     }
 
     fn others(&self) -> Option<Group> {
+        None
+    }
+
+    fn scaled(&self, _: Scale) -> Option<OptimizerKind> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! `adamw`: Adam with decoupled weight decay.
 
-use super::{Group, Next, Numbers, Optimizer, Rule, Way};
+use super::{Group, Next, Numbers, Optimizer, OptimizerKind, Rule, Scale, Way};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 use crate::expr::{BinaryOp, UnaryOp};
@@ -87,6 +87,16 @@ impl Optimizer for AdamW {
 
     fn others(&self) -> Option<Group> {
         None
+    }
+
+    fn scaled(&self, by: Scale) -> Option<OptimizerKind> {
+        let scaled = AdamW {
+            lr: self.lr * by.rate,
+            eps: self.eps * by.eps,
+            weight_decay: self.weight_decay * by.decay,
+            ..*self
+        };
+        Some(scaled.into())
     }
 
     fn way(&self) -> Way<'_> {

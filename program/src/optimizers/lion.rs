@@ -1,6 +1,6 @@
 //! `lion`: steps of one size, in the direction of a running mean.
 
-use super::{Group, Next, Numbers, Optimizer, Rule, Way};
+use super::{Group, Next, Numbers, Optimizer, OptimizerKind, Rule, Scale, Way};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 use crate::expr::CmpOp;
@@ -78,6 +78,15 @@ impl Optimizer for Lion {
 
     fn others(&self) -> Option<Group> {
         None
+    }
+
+    fn scaled(&self, by: Scale) -> Option<OptimizerKind> {
+        let scaled = Lion {
+            lr: self.lr * by.rate,
+            weight_decay: self.weight_decay * by.decay,
+            ..*self
+        };
+        Some(scaled.into())
     }
 
     fn way(&self) -> Way<'_> {

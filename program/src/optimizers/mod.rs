@@ -43,8 +43,27 @@ pub trait Optimizer: Choice {
     fn scalars(&self, t: u64) -> Vec<(&'static str, f64)>;
     /// Parameters that it is not made for, with what they follow instead; a train block may say something else of them.
     fn others(&self) -> Option<Group>;
+    /// The same with other arguments, as parametrizations by width and depth ask for; `None` where its steps grow with the gradient, or have a size of their own: there is no rule for it.
+    fn scaled(&self, by: Scale) -> Option<OptimizerKind>;
     /// How it updates.
     fn way(&self) -> Way<'_>;
+}
+
+/// What arguments of an optimiser are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    pub rate: f64,
+    pub decay: f64,
+    /// Of what is added below a fraction.
+    pub eps: f64,
+}
+
+impl Scale {
+    pub const NONE: Scale = Scale {
+        rate: 1.0,
+        decay: 1.0,
+        eps: 1.0,
+    };
 }
 
 /// How parameters are updated.

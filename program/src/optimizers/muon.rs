@@ -1,7 +1,7 @@
 //! `muon`: momentum, made orthogonal.
 
 use super::whole::{Part, Plan};
-use super::{AdamW, Group, LR, Optimizer, Way, Whole, group};
+use super::{AdamW, Group, LR, Optimizer, OptimizerKind, Scale, Way, Whole, group};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 
@@ -100,6 +100,10 @@ impl Optimizer for Muon {
             optimizer: optimizer.into(),
             vectors_decay: false,
         })
+    }
+
+    fn scaled(&self, _: Scale) -> Option<OptimizerKind> {
+        None
     }
 
     fn way(&self) -> Way<'_> {

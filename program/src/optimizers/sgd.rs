@@ -1,6 +1,6 @@
 //! `sgd`: gradient descent, with momentum.
 
-use super::{Group, Next, Numbers, Optimizer, Rule, Way};
+use super::{Group, Next, Numbers, Optimizer, OptimizerKind, Rule, Scale, Way};
 use crate::bounds::Bounds;
 use crate::choice::{About, Argument, Choice, Example, Visitor};
 
@@ -69,6 +69,10 @@ impl Optimizer for Sgd {
     }
 
     fn others(&self) -> Option<Group> {
+        None
+    }
+
+    fn scaled(&self, _: Scale) -> Option<OptimizerKind> {
         None
     }
 

@@ -101,6 +101,7 @@ pub struct Executor {
     check_nonfinite: bool,
     skip: bool,
     skipped: usize,
+    multiply_adds: u64,
     profile: Option<Profile>,
 }
 
@@ -141,6 +142,7 @@ impl Executor {
             check_nonfinite: false,
             skip: true,
             skipped: 0,
+            multiply_adds: 0,
             profile: None,
             artifact: artifact.clone(),
             device,
@@ -202,6 +204,12 @@ impl Executor {
     /// How many instructions the latest run passed over.
     pub fn skipped(&self) -> usize {
         self.skipped
+    }
+
+    /// Multiply-adds of contractions, attention and recurrences along tokens in all launches so far, by the sizes that they were launched with. What a kernel
+    /// leaves out by itself, of rows that no router chose, is counted; instructions that were passed over are not.
+    pub fn multiply_adds(&self) -> u64 {
+        self.multiply_adds
     }
 
     /// Starts measuring the time of each launch, from zero.
@@ -566,6 +574,7 @@ impl Executor {
         let mut launched: Vec<Made> = Vec::new();
         let skips = self.skip && in_step;
         self.skipped = 0;
+        let mut multiply_adds: u64 = 0;
         for (number, piece) in e.launches(at) {
             let i = &e.instrs[number];
             if skips
@@ -587,6 +596,8 @@ impl Executor {
                     Coeff::Named(n) => scalar(n)?,
                 });
             }
+            let work = &self.artifact.signatures()[i.kernel as usize].work;
+            multiply_adds = multiply_adds.saturating_add(work.multiply_adds(&dims));
             let start = self.profile.is_some().then(Instant::now);
             device.set_site(entry, number, program.site(i));
             device.launch(i.kernel as usize, &operands, &dims, &coeffs);
@@ -623,6 +634,7 @@ impl Executor {
                 }
             }
         }
+        self.multiply_adds = self.multiply_adds.saturating_add(multiply_adds);
         if let Some(profile) = &mut self.profile {
             let measured = device.times().map_err(RunError::Device)?;
             profile.add(id, launched, self.artifact.signatures(), &measured);

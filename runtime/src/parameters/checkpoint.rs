@@ -42,8 +42,11 @@ pub struct Progress {
     pub seconds: f64,
     /// Limit of those seconds, when the run has one.
     pub time_limit: Option<f64>,
-    /// Seconds of those that went into evaluations.
+    /// Seconds of those that went into evaluations,
     pub looked: f64,
+    /// and into steps; none in checkpoints of versions that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_steps: Option<f64>,
     /// Evaluations that were due so far.
     pub looks: u64,
     /// The step of the last of them; 0 before there is one.

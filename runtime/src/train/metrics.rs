@@ -58,6 +58,16 @@ pub struct Step {
     pub grad_norm: f64,
     #[serde(flatten)]
     pub speed: Speed,
+    /// Floating-point operations that were launched for the gradient: matrix products, attention and recurrences, forward, backward and what is computed again. None in
+    /// lines of versions that did not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<u64>,
+    /// The same of the optimiser, where it has matrix products.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub optimizer_flops: u64,
+    /// Both, in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flop_per_s: Option<f64>,
     pub seconds: f64,
     /// Steps made where their number is decided while the model runs: drawn, or accepted; the mean over micro-batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,6 +99,10 @@ pub struct HeldOut {
     )]
     pub reports: BTreeMap<String, Vec<f64>>,
     pub seconds: f64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A number; JSON has `null` in the place of those that are not finite.
@@ -229,6 +243,7 @@ impl Metrics {
         match &mut r {
             Record::Step(s) => {
                 s.speed = s.speed.rounded();
+                s.flop_per_s = s.flop_per_s.map(f64::round);
                 s.seconds = milli(s.seconds);
             }
             Record::HeldOut(h) => h.seconds = milli(h.seconds),
@@ -262,6 +277,20 @@ pub fn curve(path: &Path) -> io::Result<Curve> {
         "",
         &parse(&input::read_text(path, input::most::METRICS)?),
     ))
+}
+
+/// Floating-point operations of the first `steps` steps, for gradients and by the optimiser; `None` where a line is missing or does not say.
+pub fn flops(records: &[Record], steps: u64) -> Option<[u64; 2]> {
+    let (mut lines, mut sum) = (0, [0u64; 2]);
+    for record in records {
+        let Record::Step(s) = record else { continue };
+        if s.step <= steps {
+            lines += 1;
+            sum[0] = sum[0].saturating_add(s.flops?);
+            sum[1] = sum[1].saturating_add(s.optimizer_flops);
+        }
+    }
+    (lines == steps).then_some(sum)
 }
 
 /// The lines that can be read; the last one may have been cut short when a process ended.
@@ -343,6 +372,9 @@ mod tests {
                 lr,
                 grad_norm,
                 speed,
+                flops: (n != 3).then_some(1200),
+                optimizer_flops: 40 * u64::from(n == 2),
+                flop_per_s: (n != 3).then_some(600.0),
                 seconds,
                 solver_steps: (n == 2).then_some(5.5),
                 attempts: None,

@@ -98,6 +98,8 @@ pub enum End {
 pub struct Summary {
     pub steps: u64,
     pub seconds: f64,
+    /// What its steps took, over all sittings.
+    pub of_steps: OfSteps,
     /// The last training loss of this sitting.
     pub loss: Option<f64>,
     /// The latest evaluation; nothing when no text is held out, or none was due yet.
@@ -107,6 +109,17 @@ pub struct Summary {
     /// What the run was warned of, in this sitting or an earlier one.
     pub warning: Option<String>,
     pub end: End,
+}
+
+/// What the steps of a run took; each is `None` where the run was begun by a version that did not count it, or lines are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OfSteps {
+    /// Floating-point operations that were launched for gradients,
+    pub flops: Option<u64>,
+    /// and by the optimiser.
+    pub optimizer_flops: Option<u64>,
+    /// Without evaluations and checkpoints.
+    pub seconds: Option<f64>,
 }
 
 /// Trains a model from its start and keeps everything in the folder `out`.
@@ -303,6 +316,7 @@ impl Run {
         Ok(Summary {
             steps: p.step,
             seconds: p.seconds,
+            of_steps: self.of_steps(),
             loss: last_loss,
             held_out: self.held_out(),
             held_out_part: self.held_out_windows() > s.held_out_windows,

@@ -20,15 +20,15 @@ use crate::system::files::remedy;
 use crate::system::input;
 use crate::system::owned::{CHART, CHECKPOINT, KEPT, METRICS, MODEL, TOKENIZER};
 use crate::system::shown::Shown;
-use crate::train::Settings;
 use crate::train::chart::{self, Curve};
 use crate::train::dataset::{open_dataset, same_data, saved_tokenizer, with_files};
 use crate::train::failure::TrainError;
 use crate::train::kept;
 use crate::train::lock::{self, Lock};
-use crate::train::metrics::{HeldOut, Metrics, Record, Step, Warning};
+use crate::train::metrics::{self, HeldOut, Metrics, Record, Step, Warning};
 use crate::train::stall::Stall;
 use crate::train::step::Pending;
+use crate::train::{OfSteps, Settings};
 use odec_program::manifest::{self, Keep, Train};
 use odec_program::schedules::Position;
 use std::io::{self, Write};
@@ -85,6 +85,7 @@ impl Run {
             seconds: 0.0,
             time_limit: s.time_limit,
             looked: 0.0,
+            of_steps: Some(0.0),
             looks: 0,
             last_look: 0,
             tokenizer: tokenizer.identity().map(String::from),
@@ -243,6 +244,16 @@ impl Run {
     /// The same, to change.
     pub fn executor_mut(&mut self) -> &mut Executor {
         &mut self.x
+    }
+
+    /// What its steps took so far.
+    pub fn of_steps(&self) -> OfSteps {
+        let counted = metrics::flops(self.metrics.records(), self.progress.step);
+        OfSteps {
+            flops: counted.map(|[gradient, _]| gradient),
+            optimizer_flops: counted.map(|[_, optimizer]| optimizer),
+            seconds: self.progress.of_steps,
+        }
     }
 
     /// The latest evaluation, in this sitting or an earlier one.

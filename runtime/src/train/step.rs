@@ -58,6 +58,19 @@ struct UnderWay {
     drawn: Vec<(String, i32)>,
     gradient: Enqueued,
     update: Ticket,
+    flops: Flops,
+}
+
+/// Floating-point operations that a step launched, two for each multiply-add.
+struct Flops {
+    gradient: u64,
+    optimizer: u64,
+}
+
+impl Flops {
+    fn all(&self) -> u64 {
+        self.gradient.saturating_add(self.optimizer)
+    }
 }
 
 impl Run {
@@ -107,13 +120,16 @@ impl Run {
             false => None,
         };
         let drawn = step_count::drawn(&self.x.manifest().depths, self.progress.seed, step);
+        let counted = self.x.multiply_adds();
         let gradient = enqueue(&mut self.x, &batches, &drawn)?;
+        let of_gradient = self.x.multiply_adds() - counted;
         if gradient.known().is_some_and(|loss| !loss.is_finite()) {
             return Err(self.broken("loss", &batches, &drawn));
         }
         let update = self
             .x
             .queue(EntryId::Update, Bindings::new(1, 1), &[], &scalars)?;
+        let all = self.x.multiply_adds() - counted;
         self.pending.steps.push_back(UnderWay {
             start,
             lr,
@@ -122,6 +138,10 @@ impl Run {
             drawn,
             gradient,
             update,
+            flops: Flops {
+                gradient: 2 * of_gradient,
+                optimizer: 2 * (all - of_gradient),
+            },
         });
         Ok(())
     }
@@ -187,6 +207,9 @@ impl Run {
         let seconds = now.duration_since(since).as_secs_f64();
         self.progress.step += 1;
         self.progress.seconds += seconds;
+        if let Some(of_steps) = &mut self.progress.of_steps {
+            *of_steps += seconds;
+        }
         let unit = self.dataset.unit();
         let read: u64 = first.batches.iter().map(|b| b.count(unit)).sum();
         let speed = Speed::new(unit, read as f64 / seconds.max(1e-9));
@@ -209,6 +232,9 @@ impl Run {
             lr: first.lr,
             grad_norm: decimal(grad_norm, real),
             speed,
+            flops: Some(first.flops.gradient),
+            optimizer_flops: first.flops.optimizer,
+            flop_per_s: Some(first.flops.all() as f64 / seconds.max(1e-9)),
             seconds: self.progress.seconds,
             solver_steps: (!depths.is_empty()).then_some(made.steps),
             padding: padded(&first.batches).map(rounded),
