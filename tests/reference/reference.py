@@ -31,7 +31,8 @@ def expected(system: System, shape: Shape) -> Table:
         said = "classes" if system.image and not system.velocity else "linear"
         ends |= {f"{said}.weight": (shape.vocab, shape.width), f"{said}.bias": (shape.vocab,)}
     else:
-        table = {"embed.token.weight": (shape.vocab, shape.width)}
+        table = {"embed.token.weight": (shape.vocab, system.factorised or shape.width)}
+        table |= {"embed.linear.weight": (shape.width, system.factorised)} if system.factorised else {}
     if system.positions == "learned" or system.image or system.vectors:
         table["embed.position.weight"] = (shape.context, shape.width)
     if system.segments:
@@ -54,7 +55,10 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     if system.staged:
         chosen = jax.nn.log_softmax(stages.logits(system.staged, p, jnp.asarray(tokens, jnp.float64)), axis=-1)
         return -jnp.mean(jnp.take_along_axis(chosen, targets[:, None], axis=-1))
-    x = p["embed.token.weight"][tokens] if system.reads == "tokens" else linear(p, "embed.linear", tokens)
+    # A row for each kind of tokens.
+    rows = p["embed.token.weight"] if system.reads == "tokens" else None
+    rows = linear(p, "embed.linear", rows) if system.factorised else rows
+    x = linear(p, "embed.linear", tokens) if rows is None else rows[tokens]
     if system.class_token:
         first = jnp.broadcast_to(p["embed.class_token"], (x.shape[0], 1, shape.width))
         x = jnp.concatenate([first, x[:, :-1]], axis=1)
@@ -94,7 +98,7 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         read = x[:, 0] if system.class_token else jnp.mean(x, axis=1)
         logits = jax.nn.log_softmax(linear(p, "output.classes", read), axis=-1)
         return -jnp.mean(jnp.take_along_axis(logits, targets[:, None], axis=-1))
-    logits = x @ p["embed.token.weight"].T
+    logits = x @ rows.T
     if system.loss:
         terms = {
             # An eighth of the target is spread over all kinds of tokens.

@@ -9,7 +9,7 @@
 //! own: the first is made of the input, each of the others of the one before it, `embed conv(kernel: 3, stride: 2, width: 192)` between evolves.
 //! Takes the lines of a model; says what does not go together.
 
-use super::embeddings::{self, EMBEDDINGS, Embedding};
+use super::embeddings::{self, Embedding};
 use super::inputs::{Ended, INPUTS, Input};
 use super::layers::{CONDITION, Grid, Sizes};
 use super::leading::{Conditions, LEADING, Leading, Told};
@@ -541,7 +541,7 @@ fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
             let of = tied(first, made, sink)?;
             (Some(of.embed.kind.clone()), Some(of.label.clone()))
         }
-        false => (EMBEDDINGS.read(first, sink), None),
+        false => (embeddings::read(first, sink), None),
     };
     let mut rest = &line.values[1..];
     let leads = |e: &Expr| Args::of(e).is_some_and(|a| LEADING.knows(&a.callee.name));

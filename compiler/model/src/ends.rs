@@ -12,7 +12,7 @@ use crate::leading;
 use crate::outputs::OutputScope;
 use crate::params::OUTPUT;
 use odec_graph::ops::{Add, Equals};
-use odec_graph::{Builder, Exact, Site, TypeError, TypeResult, Value, nn};
+use odec_graph::{Builder, Exact, Site, TypeResult, Value, nn};
 
 impl<'s> GraphBuilder<'s> {
     /// What the first state of a sequence is made of.
@@ -128,15 +128,10 @@ impl OutputScope for ScopedParams<'_, '_> {
         Weights::param(self, b, path)
     }
 
-    fn embedding(&mut self, b: &mut Builder) -> TypeResult {
-        let missing = || TypeError {
-            op: "parameter",
-            what: "the embedding has no table".into(),
-        };
+    fn embedded(&mut self, b: &mut Builder, state: Value) -> TypeResult {
         let begin = &self.model.spec.begin;
-        let table = begin.embed.kind.table().ok_or_else(missing)?;
-        let path = format!("{}.{table}", begin.embedding_path());
-        self.model.param(b, &path)
+        let mut scope = self.model.below(&begin.embedding_path());
+        begin.embed.kind.read_by(b, state, &mut scope)
     }
 
     fn leading(&self) -> u64 {

@@ -49,8 +49,8 @@ pub struct Embedded {
 pub trait OutputScope {
     /// By its path below `output`.
     fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
-    /// The parameter of the embedding that has a row for each kind of tokens.
-    fn embedding(&mut self, b: &mut Builder) -> TypeResult;
+    /// A state times the rows that the embedding has for each kind of tokens.
+    fn embedded(&mut self, b: &mut Builder, state: Value) -> TypeResult;
     /// Rows of the state before those of the input.
     fn leading(&self) -> u64;
 }
