@@ -9,10 +9,10 @@ use crate::{DType, Dim, Program, Size, Slot};
 use serde::{Deserialize, Serialize};
 
 pub use data::{Data, Flow, Form, Images, Pairs, Times, Tokenizer, Vectors};
-pub use tables::{LongWaves, Table, Turns, Waves};
+pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

@@ -368,7 +368,10 @@ pub(crate) fn lines(arguments: &[Argument]) -> Vec<ArgumentLine> {
     for a in sorted {
         lines.push(a.line(a.name.into()));
         if let Form::Options(inside) = a.form {
-            let inner = |i: &Argument| i.line(format!("{}({}: …)", a.name, i.name));
+            let inner = |i: &Argument| match i.form {
+                Form::Flag => i.line(format!("{}({})", a.name, i.name)),
+                _ => i.line(format!("{}({}: …)", a.name, i.name)),
+            };
             lines.extend(inside.iter().map(inner));
         }
     }

@@ -79,6 +79,13 @@ fn table(place: &str, t: &Table) -> Result<(), Invalid> {
         }
         Table::Frequencies(waves) | Table::Phases(waves) => scale(place, waves),
         Table::RotaryCos { turns, .. } | Table::RotarySin { turns, .. } => {
+            let places = turns.grid.map_or(rows, |places| places.positions());
+            if places != rows {
+                return invalid(
+                    place,
+                    format!("{places} places of a grid for {rows} positions"),
+                );
+            }
             let scaling = turns.scaling.unwrap_or(1.0);
             positive(place, "scaling of its positions", scaling)
         }
