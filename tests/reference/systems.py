@@ -122,9 +122,9 @@ class System:
     conditioned: bool = False
     # Numbers of each vector that it reads, and how many it predicts, for each vector or for all of them.
     vectors: tuple[int, int] | None = None
-    # Whether a learned row stands before those of the input, and what is said is read there.
     # Columns of the embedding's table, where a matrix widens it.
     factorised: int | None = None
+    # Whether a learned row stands before those of the input, and what is said is read there.
     class_token: bool = False
     # What two texts become, in the place of steps of one.
     translator: translators.Translator | None = None
@@ -949,11 +949,11 @@ SYSTEMS: dict[str, System] = {
         norm="layernorm",
         sizes=("even", "odd", "full"),
     ),
+    # A narrow table, widened by a matrix, and read the other way round at the output.
+    "factorised": System(lie, embed="learned(width: 12) |> linear(width: 256)", factorised=12),
     # The scheme is the integro-differential encoder with two maps; the equations are the post-norm encoder's.
     "encoder": System(
         lambda s, x: post_norm_encoder(s.p, f"step.{s.k}", s.shape.heads, x),
-    # A narrow table, widened by a matrix, and read the other way round at the output.
-    "factorised": System(lie, embed="learned(width: 12) |> linear(width: 256)", factorised=12),
         file="encoder_masked.ode",
         fields={"att": "bare_att", "up": "up", "down": "down"},
         learned={f"scheme.{name}": True for name in ("m1", "s1", "m2", "s2")},

@@ -90,11 +90,16 @@ impl Stage {
             span,
             ..
         } = &self.embed;
+        let before = sink.len();
         kind.fit(*span, &*self.of, sink);
+        let fits = sink.len() == before;
         for leading in leading.iter().chain(condition) {
             leading.fit(*span, &*self.of, sink);
         }
-        if let Some(positions) = positions {
+        // Sizes and grid of a state that is not made are not known.
+        if let Some(positions) = positions
+            && fits
+        {
             positions.fit(*span, self.sizes, sink);
         }
         if let Some(marks) = marks {

@@ -229,10 +229,11 @@ pub fn compile(
             .help("add `model name { … }`"),
         );
     }
-    let of_model = models.first().and_then(|m| spec::of_model(m, r.sink));
+    let of_model = models.first().map(|m| spec::of_model(m, r.sink));
+    let of_model = of_model.unwrap_or_default();
     let mut seen = BTreeSet::new();
     for f in &fields {
-        look_inside(f, of_model.as_ref(), &mut seen, r.sink);
+        look_inside(f, &of_model, &mut seen, r.sink);
     }
     let mut spec = None;
     let mut settings = None;
@@ -484,7 +485,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
 /// Says what is wrong inside a field, whether or not a model uses it. `seen`: fields that were looked at, for sums share their terms.
 fn look_inside(
     field: &Rc<Field>,
-    model: Option<&layers::OfModel>,
+    model: &[layers::OfModel],
     seen: &mut BTreeSet<*const Field>,
     sink: &mut Vec<Diagnostic>,
 ) {

@@ -178,7 +178,7 @@ pub fn own_page(
         Item::Model(m) => Some(m),
         _ => None,
     });
-    let shown = model.and_then(|m| of_model(m, &mut Vec::new()));
+    let shown = model.and_then(|m| of_model(m, &mut Vec::new()).pop());
     let shown = shown.map_or(SHOWN, |m| m.sizes);
     let mut alone = |text: &str| alone_in(around, text, shown, library, loader);
     for item in &file.items {

@@ -351,20 +351,28 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What the fields of a model may name, whichever evolve they belong to.
-pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<OfModel> {
-    let begins = beginnings::read(model, sink)?;
+/// What the fields of a model may name, whichever evolve they belong to: of each size that its states have.
+pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Vec<OfModel> {
+    let begins = beginnings::read(model, sink).unwrap_or_default();
     let evolves: Vec<&Evolve> = evolves(model).collect();
-    Some(OfModel {
-        sizes: begins.last()?.sizes(),
-        states: States {
-            known: Some(states(&evolves, &begins)),
-            at: evolves.len(),
-            sequence: None,
-            stage: None,
-            condition: condition(&begins),
-        },
-    })
+    let mut all: Vec<Sizes> = Vec::new();
+    for stage in begins.iter().flat_map(|b| &b.stages) {
+        if !all.contains(&stage.sizes) {
+            all.push(stage.sizes);
+        }
+    }
+    let states = States {
+        known: Some(states(&evolves, &begins)),
+        at: evolves.len(),
+        sequence: None,
+        stage: None,
+        condition: condition(&begins),
+    };
+    let each = all.into_iter().map(|sizes| OfModel {
+        sizes,
+        states: states.clone(),
+    });
+    each.collect()
 }
 
 fn evolves(model: &Model) -> impl Iterator<Item = &Evolve> {

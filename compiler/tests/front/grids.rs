@@ -120,6 +120,11 @@ fn other_stages() {
             "layernorm |> conv_attention(heads: 2, bias)",
             "layernorm |> conv_attention(heads: 2, kernel: 5, stride: 1)",
         ),
+        // Heads of 4 columns; in the next stage they would have 6.
+        (
+            "layernorm |> conv_attention(heads: 2, bias)",
+            "layernorm |> attention(heads: 2, rope(grid))",
+        ),
         (
             "for 1 step { h = 1 }",
             "for 1 step { h = 1;  weights of time { embed: 4, hidden: 4 } }",
@@ -283,11 +288,6 @@ fn positions_on_a_grid_are_those_of_two_axes() {
     }
 }
 
-/// Each mistake is said where it is made, before anything runs.
-#[test]
-fn what_does_not_fit_is_said_at_its_place() {
-    let first = "conv(kernel: 5, stride: 2, padding: 2, width: 8, bias, norm), positions(grid)";
-    let second =
 /// Half of the pairs turn by the row and half by the column; a class token and the columns that are left out stay.
 #[test]
 fn pairs_turn_by_rows_and_by_columns() {
@@ -324,6 +324,11 @@ fn pairs_turn_by_rows_and_by_columns() {
     }
 }
 
+/// Each mistake is said where it is made, before anything runs.
+#[test]
+fn what_does_not_fit_is_said_at_its_place() {
+    let first = "conv(kernel: 5, stride: 2, padding: 2, width: 8, bias, norm), positions(grid)";
+    let second =
         "conv(kernel: 3, stride: 2, padding: 1, width: 12, norm), class_token, positions(learned)";
     let att = "layernorm |> conv_attention(heads: 2, bias)";
     let mut cases = Cases::default();
@@ -422,6 +427,16 @@ fn pairs_turn_by_rows_and_by_columns() {
             "attend(id, conv2d(kernel: 3, stride: 2) |> conv2d(kernel: 3), conv2d(kernel: 3, stride: 2), heads: 2)",
         ),
         (
+            "a head without pairs for two axes",
+            att,
+            "layernorm |> attention(heads: 4, rope(grid))",
+        ),
+        (
+            "turned by places of another grid",
+            att,
+            "attend(id, conv2d(kernel: 3, stride: 2) |> rotary(heads: 2, grid), conv2d(kernel: 3, stride: 2), heads: 2)",
+        ),
+        (
             "numbers at each position",
             "layernorm |> classes(5, of: class_token)",
             "linear(3)",
@@ -440,6 +455,12 @@ fn pairs_turn_by_rows_and_by_columns() {
         "",
     );
     cases.add("a grid of texts", compile_text(&one).rendered());
+    let one = one.replace(", positions(grid)", "");
+    let turned = one.replace(
+        "f = linear",
+        "f = attention(heads: 1, rope(grid, base: 100))",
+    );
+    cases.add("texts turned on a grid", compile_text(&turned).rendered());
     cases.add(
         "stages of texts",
         compile_text(&texts.replace(", positions(grid)", "")).rendered(),
