@@ -118,8 +118,8 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                         ModelItem::Embed { label, values, .. } => {
                             (label.as_ref(), "embed", &mut values[..])
                         }
-                        ModelItem::Output { value, .. } => {
-                            (None, "output", std::slice::from_mut(value))
+                        ModelItem::Output { label, value, .. } => {
+                            (label.as_ref(), "output", std::slice::from_mut(value))
                         }
                         ModelItem::Init { value, .. } => {
                             (None, "init", std::slice::from_mut(value))

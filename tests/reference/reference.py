@@ -33,6 +33,10 @@ def expected(system: System, shape: Shape) -> Table:
     else:
         table = {"embed.token.weight": (shape.vocab, system.factorised or shape.width)}
         table |= {"embed.linear.weight": (shape.width, system.factorised)} if system.factorised else {}
+    if system.several:
+        place = norm_table(shape) | bias | {"linear.weight": (2, shape.width)}
+        kind = norm_table(shape) | bias | {"classes.weight": (5, shape.width), "classes.bias": (5,)}
+        table |= {f"{at}.output.{part}": dims for at, own in (("place", place), ("kind", kind)) for part, dims in own.items()}
     if system.positions == "learned" or system.image or system.vectors:
         table["embed.position.weight"] = (shape.context, shape.width)
     if system.segments:
@@ -83,7 +87,16 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     if "output.linear.weight" in p and system.masked:
         x = jax.nn.gelu(linear(p, "output.linear", x), approximate=False)
     if system.norm:
-        x = norm(p, "output", x, system.eps)
+        last, x = x, norm(p, "output", x, system.eps)
+    if system.several:
+        # Numbers for each vector, numbers and a class for all of them.
+        numbers, places, kinds = targets
+        kind = jax.nn.log_softmax(linear(p, "kind.output.classes", jnp.mean(norm(p, "kind.output", last), axis=1)), axis=-1)
+        return (
+            jnp.mean((linear(p, "output.linear", x) - numbers) ** 2)
+            + jnp.mean((linear(p, "place.output.linear", jnp.mean(norm(p, "place.output", last), axis=1)) - places[:, 0]) ** 2) / 2
+            - jnp.mean(jnp.take_along_axis(kind, kinds[:, None], axis=-1)) / 4
+        )
     if system.vectors:
         said = linear(p, "output.linear", x[:, :1] if system.class_token else x)
         targets = jnp.asarray(targets, jnp.float64)

@@ -126,6 +126,8 @@ class System:
     factorised: int | None = None
     # Whether a learned row stands before those of the input, and what is said is read there.
     class_token: bool = False
+    # Whether sequences of vectors have two numbers and one of five classes besides.
+    several: bool = False
     # What two texts become, in the place of steps of one.
     translator: translators.Translator | None = None
     # Stages of images, in the place of steps of one state.
@@ -1364,6 +1366,14 @@ SYSTEMS: dict[str, System] = {
         output="layernorm |> linear(3, bias, of: class_token)",
         class_token=True,
         loss={"bce": 1.0},
+        **VECTORS,
+    ),
+    # A number and a class of each sequence beside numbers for its vectors, whose losses count half and a quarter.
+    "vectors_several": System(
+        lie,
+        output="layernorm |> linear(3, bias)\n  output place: layernorm |> linear(2, of: mean)\n  output kind: layernorm |> classes(5)",
+        loss={"mse": 1.0, "mse(of: place)": 1 / 2, "cross_entropy(of: kind)": 1 / 4},
+        several=True,
         **VECTORS,
     ),
     "vit_rk2": System(over_layer(heun), flow="heun(layer)", **VIT),
