@@ -193,7 +193,9 @@ pub fn plan(base: &Parsed, space: &Space, times: &mut Times) -> Done<Plan> {
     enough(base, &plan)?;
     if let Some(first) = plan.models.first() {
         plan.model = first.examined.model.clone();
-        let classes = first.examined.train.loss == Loss::Class;
+        let train = &first.examined.train;
+        let mut losses = [&train.loss].into_iter().chain(train.also.values());
+        let classes = losses.any(|loss| *loss == Loss::Class);
         if let Some(span) = space
             .rank_span
             .filter(|_| plan.rank == Rank::Accuracy && !classes)

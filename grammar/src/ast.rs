@@ -448,7 +448,9 @@ pub enum ModelItem {
         span: Span,
     },
     Evolve(Evolve),
+    /// `output rmsnorm |> logits(tied)`, and beside it `output class: rmsnorm |> classes(2, of: mean)`.
     Output {
+        label: Option<Ident>,
         value: Expr,
         span: Span,
     },

@@ -397,7 +397,9 @@ fn model_item(item: &ModelItem) -> Node {
         ModelItem::Embed { label, values, .. } => {
             list("embed", labelled(label).chain(values.iter().map(expr)))
         }
-        ModelItem::Output { value, .. } => list("output", [expr(value)]),
+        ModelItem::Output { label, value, .. } => {
+            list("output", labelled(label).chain([expr(value)]))
+        }
         ModelItem::Init { value, .. } => list("init", [expr(value)]),
         ModelItem::Evolve(evolve) => {
             let flow = [

@@ -118,8 +118,8 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                         ModelItem::Embed { label, values, .. } => {
                             (label.as_ref(), "embed", &mut values[..])
                         }
-                        ModelItem::Output { value, .. } => {
-                            (None, "output", std::slice::from_mut(value))
+                        ModelItem::Output { label, value, .. } => {
+                            (label.as_ref(), "output", std::slice::from_mut(value))
                         }
                         ModelItem::Init { value, .. } => {
                             (None, "init", std::slice::from_mut(value))
@@ -136,7 +136,14 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                         .chain([vec![part, ""]])
                         .collect();
                     for value in values {
-                        arguments(&segments, value, see);
+                        match &mut value.kind {
+                            // `width` is that of the state, which the last part of an embedding makes.
+                            ExprKind::Pipe(first, last) if part == "embed" => {
+                                first_part(&segments, first, see);
+                                arguments(&segments, last, see);
+                            }
+                            _ => arguments(&segments, value, see),
+                        }
                     }
                 }
             }
@@ -266,6 +273,18 @@ fn visit_evolve(model: &[&str], evolve: &mut Evolve, see: &mut dyn FnMut(&Place,
             }
         }
     }
+}
+
+/// The same of a call that another one of the same line follows: they have its name.
+fn first_part(segments: &[Vec<&str>], value: &mut Expr, see: &mut dyn FnMut(&Place, &mut Expr)) {
+    let ExprKind::Call(call) = &mut value.kind else {
+        return;
+    };
+    let ExprKind::Name(name) = &call.callee.kind else {
+        return;
+    };
+    let segments: Vec<Vec<&str>> = segments.iter().cloned().chain([vec![&name[..]]]).collect();
+    each_argument(&segments, &mut call.args, see);
 }
 
 /// The labelled arguments of all calls in an expression.

@@ -248,6 +248,31 @@ fn labels_of_inputs_are_in_paths() {
     assert_eq!(place("model.embed.width"), place(places[3]));
 }
 
+/// The width of a model is the one that the last part of an embedding makes; the first part's has its name.
+#[test]
+fn parts_of_an_embedding_have_paths() {
+    let text = "model m {
+  input tokens(vocab: 11, context: 16)
+  embed learned(width: 4) |> linear(width: 8)
+  evolve lie(att, ffn) for 1 step
+  output logits
+}
+";
+    let changed = |path: &str| {
+        let mut sources = Sources::with(shipped::library());
+        let source = sources.add("m.ode", text);
+        let (mut file, _) = parse(source, text);
+        set(&mut file, &mut sources, path, "99").unwrap_or_else(|d| panic!("{path}: {d:?}"));
+        dump(&file)
+    };
+    for path in ["model.width", "model.embed.width"] {
+        assert!(changed(path).contains("(linear (width: 99))"), "{path}");
+    }
+    for path in ["model.learned.width", "model.embed.learned.width"] {
+        assert!(changed(path).contains("(learned (width: 99))"), "{path}");
+    }
+}
+
 /// What a group of parameters says has a path where it has one name.
 #[test]
 fn groups_of_parameters_have_paths() {

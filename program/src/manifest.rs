@@ -5,14 +5,15 @@ mod tables;
 
 use crate::optimizers::{Group, LR, OptimizerKind, SLOTS, of_group};
 use crate::schedules::ScheduleKind;
-use crate::{DType, Dim, Program, Size, Slot};
+use crate::{DType, Dim, Program, Size, Slot, names};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-pub use data::{Data, Flow, Form, Images, Pairs, Times, Tokenizer, Vectors};
-pub use tables::{LongWaves, Table, Turns, Waves};
+pub use data::{Data, Flow, Form, Images, Pairs, Target, Times, Tokenizer, Vectors};
+pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -139,6 +140,19 @@ pub struct Model {
     /// Longest sequence.
     pub context: u64,
     pub width: u64,
+    /// The same of what outputs with labels tell apart, or how many numbers they give, by these.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub also: BTreeMap<String, u64>,
+}
+
+impl Model {
+    /// What the whole numbers of an input are below: of targets the kinds that their output tells apart.
+    pub fn kinds(&self, input: &str) -> u64 {
+        let of = |(label, kinds): (&String, &u64)| {
+            (names::of_output(label, names::TARGETS) == input).then_some(*kinds)
+        };
+        self.also.iter().find_map(of).unwrap_or(self.vocab)
+    }
 }
 
 /// Elements of a row of the optimiser's view of all parameters.
@@ -255,6 +269,9 @@ pub struct Train {
     pub precision: Precision,
     #[serde(default)]
     pub loss: Loss,
+    /// The same of outputs with labels, by these.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub also: BTreeMap<String, Loss>,
     /// Parameters to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Pretrained>,
@@ -476,6 +493,18 @@ pub enum Loss {
     Velocity,
     /// Every token of the second of two sequences, from those before it and all of the first. The mean is over targets that are not `padding`.
     Pairs { padding: u64 },
+}
+
+impl Loss {
+    /// What evaluation computes of it, as the term of a loss is called.
+    pub fn measured(self) -> &'static str {
+        match self {
+            Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => "cross_entropy",
+            Loss::Mse => "mse",
+            Loss::Bce => "bce",
+            Loss::Velocity => "velocity",
+        }
+    }
 }
 
 /// What the gradient keeps of the forward pass.

@@ -210,6 +210,14 @@ impl fmt::Display for ResultId<'_> {
     }
 }
 
+/// What an input or a result of an output is called: that of the output without a label by the name alone, another `class.targets`, after its label.
+pub fn of_output(label: &str, name: &str) -> String {
+    match label {
+        "" => name.into(),
+        label => format!("{label}.{name}"),
+    }
+}
+
 /// Whether names that begin with this word and a dot are those of something else: of gradients, terms of the loss, shares of experts and reports, or
 /// of what an optimiser keeps.
 pub fn is_taken(word: &str) -> bool {

@@ -426,8 +426,8 @@ impl Run {
 
     /// What its loss is, as axes are named.
     pub fn measure(&self) -> String {
-        let loss = self.manifest.train.as_ref().map(|t| t.loss);
-        let name = loss.and_then(|l| Measure::of(l).name());
+        let train = self.manifest.train.as_ref();
+        let name = train.and_then(|t| Measure::of(t).name());
         let (_, unit) = self.per_step();
         match (name, unit) {
             (Some(name), _) => name.to_string(),
@@ -483,7 +483,7 @@ impl Run {
         let p = &self.progress;
         let files: Vec<&str> = p.files.iter().map(|f| f.sha256.as_str()).collect();
         let form = serde_json::to_string(&p.data.form).unwrap_or_default();
-        let loss = self.manifest.train.as_ref().map(|t| t.loss);
+        let loss = self.manifest.train.as_ref().map(|t| (t.loss, &t.also));
         let tokenizer = p.tokenizer.as_deref().unwrap_or_default();
         let held_out = p.data.held_out_percent;
         format!("{files:?} {form} {held_out} {tokenizer} {loss:?}")

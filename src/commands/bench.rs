@@ -216,14 +216,18 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
             (micro, Unit::Tokens)
         }
         Some(Form::Vectors(v)) => {
-            let rows = if v.whole { 1 } else { seq };
             let vectors = (0..batch * seq * v.width).map(real).collect();
             // Whether events happen, where that is what they are.
             let target = |i: u64| (number(i) % 2) as f32;
-            let targets = match v.classes {
-                true => Numbers::I32((0..batch).map(token).collect()),
-                false => Numbers::F32((0..batch * rows * v.columns).map(target).collect()),
-            };
+            let targets = v.targets.iter().map(|t| {
+                let rows = if t.whole { 1 } else { seq };
+                let class = |i: u64| (number(i) % t.columns) as i32;
+                let numbers = match t.classes {
+                    true => Numbers::I32((0..batch).map(class).collect()),
+                    false => Numbers::F32((0..batch * rows * t.columns).map(target).collect()),
+                };
+                (t.input(), numbers)
+            });
             let micro = Batch::of_vectors(batch, seq, vectors, targets);
             (micro, Unit::Sequences)
         }

@@ -5,10 +5,9 @@ use crate::commands::translate::spread;
 use crate::commands::{in_integers, integers, trained};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::quantized;
-use odec_program::manifest::Loss;
 use odec_runtime::infer::bleu::{BLEU, CHRF, Scores, scores};
 use odec_runtime::infer::confusion::{self, MOST_DRAWN};
-use odec_runtime::infer::evaluate::judge;
+use odec_runtime::infer::evaluate::{Classes, judge};
 use odec_runtime::infer::generate::can_generate;
 use odec_runtime::infer::quantized::{Difference, Integers, logits_apart};
 use odec_runtime::infer::translate::translates;
@@ -41,18 +40,17 @@ pub fn run(args: &cli::Eval) -> Done {
         Show::Auto
     };
     let dataset = dataset_of(&args.run, &args.data, show).map_err(Failure::input)?;
-    let loss = executor.manifest().train.as_ref().map(|t| t.loss);
-    let drawn = args.svg.as_ref().filter(|_| loss != Some(Loss::Class));
-    if let Some(svg) = drawn {
+    let classes = Classes::of(executor.manifest());
+    if let (Some(svg), None) = (&args.svg, &classes) {
         return Err(Failure::Input(format!(
             "{}: only models that tell classes have a confusion matrix; `odec train` draws the losses of all others",
             svg.shown()
         )));
     }
-    let classes = executor.manifest().model.vocab;
-    if let Some(svg) = args.svg.as_ref().filter(|_| classes > MOST_DRAWN) {
+    let many = classes.as_ref().filter(|c| c.count > MOST_DRAWN);
+    if let (Some(svg), Some(Classes { count, .. })) = (&args.svg, many) {
         return Err(Failure::Input(format!(
-            "{}: the model has {classes} classes, and a confusion matrix of at most {MOST_DRAWN} is drawn; leave --svg out",
+            "{}: the model has {count} classes, and a confusion matrix of at most {MOST_DRAWN} is drawn; leave --svg out",
             svg.shown()
         )));
     }
@@ -88,8 +86,8 @@ pub fn run(args: &cli::Eval) -> Done {
     } else {
         let (n, unit) = (e.of.number(), e.of.unit());
         let done = match e.accuracy {
-            Some(_) => "classified",
-            None => "predicted",
+            Some(_) if e.terms.is_empty() => "classified",
+            _ => "predicted",
         };
         let predicted = format!("{done} {}", unit.name());
         outln!("{n} {predicted} of {}", escaped(dataset.name()));
@@ -99,6 +97,12 @@ pub fn run(args: &cli::Eval) -> Done {
             (Some(measure), _) => outln!("{measure} {loss:.4e}"),
             (None, None) => outln!("{}", perplexity(&e)),
             (None, Some(share)) => outln!("{nats}, {:.2} % correct", 100.0 * share),
+        }
+        for (name, term) in &e.terms {
+            outln!("  {name} {term:.4e}");
+        }
+        if let (false, Some(share)) = (e.terms.is_empty(), e.accuracy) {
+            outln!("  {:.2} % of classes correct", 100.0 * share);
         }
         if let Some(of) = &beside {
             of.print();
@@ -215,6 +219,9 @@ pub fn evaluation(e: &Evaluation) -> Value {
         Some(measure) => json!({ "loss": e.loss, measure: e.loss }),
     };
     all[e.of.unit().name()] = json!(e.of.number());
+    if !e.terms.is_empty() {
+        all["terms"] = json!(e.terms);
+    }
     if let Some(share) = e.accuracy {
         all["accuracy"] = json!(share);
     }

@@ -78,9 +78,9 @@ fn interpret(args: &cli::Exec) -> Done {
                 return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
             };
             shape = of_rows;
-        } else if name == names::TARGETS && numbers_are_compared(graph) {
+        } else if is_of_targets(name) && numbers_are_compared(graph, name) {
             // As they are.
-        } else if name == names::TARGETS && given.tensor(names::TOKENS).is_err() {
+        } else if is_of_targets(name) && given.tensor(names::TOKENS).is_err() {
             let Some(of_images) = of_images(&shape) else {
                 return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
             };
@@ -130,10 +130,15 @@ fn interpret(args: &cli::Exec) -> Done {
     written.map_err(Failure::input)
 }
 
+/// Whether an input is what an output is compared with.
+fn is_of_targets(name: &str) -> bool {
+    name.rsplit('.').next() == Some(names::TARGETS)
+}
+
 /// Whether targets are real numbers.
-fn numbers_are_compared(graph: &Graph) -> bool {
+fn numbers_are_compared(graph: &Graph, name: &str) -> bool {
     graph.nodes().any(|(_, n)| match &n.op {
-        OpKind::Input(i) => i.name == names::TARGETS && i.ty.elem == Elem::Real,
+        OpKind::Input(i) => i.name == name && i.ty.elem == Elem::Real,
         _ => false,
     })
 }

@@ -251,6 +251,11 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
         tokens, targets = images(meant, shape)
     if meant.vectors:
         tokens, targets = vectors(meant, shape)
+    if meant.several:
+        rng = np.random.default_rng(6)
+        places = rng.random((shape.batch, 1, 2)).astype(np.float32)
+        kinds = rng.integers(0, 5, shape.batch, dtype=np.int32)
+        targets = (targets, places, kinds)
     given = {meant.reads: tokens}
     if meant.velocity:
         points, time, label, targets = flows(meant, shape)
@@ -263,7 +268,10 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
 
     inputs, artifact = folder / "in.safetensors", folder / "model.odex"
     drawn = {"noise": np.array([key], np.int32)} if meant.drops or meant.starts else {}
-    save_file({**given, "targets": targets, **drawn, **parameters}, inputs)
+    compared = {"targets": targets}
+    if meant.several:
+        compared = dict(zip(("targets", "place.targets", "kind.targets"), targets, strict=True))
+    save_file({**given, **compared, **drawn, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
     if name == meant.sizes[0] and meant.half:

@@ -5,6 +5,7 @@ asked for, RMSNorm and LayerNorm add eps 1e-5 inside the root, RoPE turns the pa
 (Su et al. 2021, half-split layout), attention is causal with scores over √d; SwiGLU is `down(silu(gate x) ∘ up x)`.
 """
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,6 +65,19 @@ def rope(x: Array, base: float = ROPE_BASE) -> Array:
     angle = jnp.arange(tokens)[:, None] * base ** (-2.0 * jnp.arange(d // 2) / d)
     a, b = x[..., : d // 2], x[..., d // 2 :]
     return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), b * jnp.cos(angle) + a * jnp.sin(angle)], axis=-1)
+
+
+def rope_on_grid(x: Array, base: float) -> Array:
+    """Rotary embedding of [batch, heads, tokens, d] of a square grid, perhaps behind a class token: the first half of the pairs turns by rows, the other by
+    columns, pair t of either by base^(−t/(d/4)) (Heo et al. 2024, section 3.2). Pairs are columns i and i + d/2."""
+    tokens, d = x.shape[-2:]
+    side = math.isqrt(tokens)
+    place = jnp.arange(side**2)
+    waves = base ** (-jnp.arange(d // 4) / (d / 4))
+    angle = jnp.concatenate([(place // side)[:, None] * waves, (place % side)[:, None] * waves], axis=-1)
+    angle = jnp.concatenate([jnp.zeros((tokens - side**2, d // 2)), angle])
+    turned = (x[..., : d // 2] + 1j * x[..., d // 2 :]) * jnp.exp(1j * angle)
+    return jnp.concatenate([turned.real, turned.imag], axis=-1)
 
 
 def uniform(key: Array, stream: int, rows: int, cols: int) -> Array:
@@ -156,6 +170,11 @@ def gpt_attention(p: Parameters, at: str, heads: int) -> Field:
 def vit_attention(p: Parameters, at: str, heads: int) -> Field:
     """The field `layernorm |> attention(heads, bias)`: all patches see each other."""
     return lambda x: attend(p, at, heads, norm(p, at, x), causal=False, turn=lambda q: q)
+
+
+def grid_attention(p: Parameters, at: str, heads: int) -> Field:
+    """The field `layernorm |> attention(heads, bias, rope(grid, base: 100))`."""
+    return lambda x: attend(p, at, heads, norm(p, at, x), causal=False, turn=lambda q: rope_on_grid(q, 100.0))
 
 
 def gelu(p: Parameters, at: str) -> Field:

@@ -31,7 +31,12 @@ def expected(system: System, shape: Shape) -> Table:
         said = "classes" if system.image and not system.velocity else "linear"
         ends |= {f"{said}.weight": (shape.vocab, shape.width), f"{said}.bias": (shape.vocab,)}
     else:
-        table = {"embed.token.weight": (shape.vocab, shape.width)}
+        table = {"embed.token.weight": (shape.vocab, system.factorised or shape.width)}
+        table |= {"embed.linear.weight": (shape.width, system.factorised)} if system.factorised else {}
+    if system.several:
+        place = norm_table(shape) | bias | {"linear.weight": (2, shape.width)}
+        kind = norm_table(shape) | bias | {"classes.weight": (5, shape.width), "classes.bias": (5,)}
+        table |= {f"{at}.output.{part}": dims for at, own in (("place", place), ("kind", kind)) for part, dims in own.items()}
     if system.positions == "learned" or system.image or system.vectors:
         table["embed.position.weight"] = (shape.context, shape.width)
     if system.segments:
@@ -54,7 +59,10 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     if system.staged:
         chosen = jax.nn.log_softmax(stages.logits(system.staged, p, jnp.asarray(tokens, jnp.float64)), axis=-1)
         return -jnp.mean(jnp.take_along_axis(chosen, targets[:, None], axis=-1))
-    x = p["embed.token.weight"][tokens] if system.reads == "tokens" else linear(p, "embed.linear", tokens)
+    # A row for each kind of tokens.
+    rows = p["embed.token.weight"] if system.reads == "tokens" else None
+    rows = linear(p, "embed.linear", rows) if system.factorised else rows
+    x = linear(p, "embed.linear", tokens) if rows is None else rows[tokens]
     if system.class_token:
         first = jnp.broadcast_to(p["embed.class_token"], (x.shape[0], 1, shape.width))
         x = jnp.concatenate([first, x[:, :-1]], axis=1)
@@ -79,7 +87,16 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     if "output.linear.weight" in p and system.masked:
         x = jax.nn.gelu(linear(p, "output.linear", x), approximate=False)
     if system.norm:
-        x = norm(p, "output", x, system.eps)
+        last, x = x, norm(p, "output", x, system.eps)
+    if system.several:
+        # Numbers for each vector, numbers and a class for all of them.
+        numbers, places, kinds = targets
+        kind = jax.nn.log_softmax(linear(p, "kind.output.classes", jnp.mean(norm(p, "kind.output", last), axis=1)), axis=-1)
+        return (
+            jnp.mean((linear(p, "output.linear", x) - numbers) ** 2)
+            + jnp.mean((linear(p, "place.output.linear", jnp.mean(norm(p, "place.output", last), axis=1)) - places[:, 0]) ** 2) / 2
+            - jnp.mean(jnp.take_along_axis(kind, kinds[:, None], axis=-1)) / 4
+        )
     if system.vectors:
         said = linear(p, "output.linear", x[:, :1] if system.class_token else x)
         targets = jnp.asarray(targets, jnp.float64)
@@ -94,7 +111,7 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         read = x[:, 0] if system.class_token else jnp.mean(x, axis=1)
         logits = jax.nn.log_softmax(linear(p, "output.classes", read), axis=-1)
         return -jnp.mean(jnp.take_along_axis(logits, targets[:, None], axis=-1))
-    logits = x @ p["embed.token.weight"].T
+    logits = x @ rows.T
     if system.loss:
         terms = {
             # An eighth of the target is spread over all kinds of tokens.

@@ -1,6 +1,7 @@
 """Models of images in stages, in float64: CvT (Wu et al. 2021, ICCV), its convolutions by `jax.lax` on images [batch, channels, rows, columns].
 
-Layernorm stands where the paper has batch norm behind the depthwise convolutions. Each stage is Lie's splitting of attention and MLP with Euler steps.
+Layernorm stands where the paper has batch norm behind the depthwise convolutions. Each stage is Lie's splitting of attention and MLP with Euler steps, or
+the integro-differential encoder with two maps: a layer of the post-norm encoder.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 import jax
 from jax import Array
 from jax import numpy as jnp
-from parts import Parameters, Shape, Table, apart, gelu, linear, norm, weighted
+from parts import Parameters, Shape, Table, apart, gelu, layernorm, linear, norm, weighted
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Staged:
 
     side: int
     stages: tuple[Stage, ...]
+    # Norms behind sums, and ReLU, in the place of norms in fields and GELU.
+    post_norm: bool = False
 
     @property
     def sets(self) -> dict[str, int]:
@@ -50,6 +53,8 @@ CVT = Staged(
     ),
 )
 
+ENCODER = Staged(CVT.side, CVT.stages, post_norm=True)
+
 
 def table(system: Staged, shape: Shape) -> Table:
     """Path and shape of every parameter."""
@@ -65,12 +70,19 @@ def table(system: Staged, shape: Shape) -> Table:
                 found[f"{att}.depthwise.{m}.weight"] = (w, 1, 3, 3)
             for m in (1, 2, 3, 4):
                 found[f"{att}.linear.{m}.weight"] = (w, w)
-                vectors += [f"{att}.linear.{m}.bias", f"{att}.norm.{m}.gain", f"{att}.norm.{m}.bias"]
+                vectors += [f"{att}.linear.{m}.bias"]
+            for m in (1, 2, 3) if system.post_norm else (1, 2, 3, 4):
+                vectors += [f"{att}.norm.{m}.gain", f"{att}.norm.{m}.bias"]
+            if system.post_norm:
+                at = f"{s.name}.step.{k}"
+                found |= {f"{at}.up.linear.weight": (4 * w, w), f"{at}.up.linear.bias": (4 * w,), f"{at}.down.linear.weight": (w, 4 * w)}
+                vectors += [f"{at}.down.linear.bias", *(f"{at}.scheme.{name}" for name in ("m1", "s1", "m2", "s2"))]
+                continue
             found |= {f"{ffn}.up.weight": (4 * w, w), f"{ffn}.up.bias": (4 * w,), f"{ffn}.down.weight": (w, 4 * w)}
             vectors += [f"{ffn}.down.bias", f"{ffn}.norm.gain", f"{ffn}.norm.bias"]
         found |= {path: (w,) for path in vectors}
         inputs = w
-    ends = {"output.norm.gain": (inputs,), "output.norm.bias": (inputs,)}
+    ends = {} if system.post_norm else {"output.norm.gain": (inputs,), "output.norm.bias": (inputs,)}
     return found | ends | {"output.classes.weight": (shape.vocab, inputs), "output.classes.bias": (shape.vocab,)}
 
 
@@ -92,26 +104,23 @@ def tokens(x: Array) -> Array:
     return x.reshape(*x.shape[:2], -1).swapaxes(1, 2)
 
 
-def projected(p: Parameters, at: str, number: int, x: Array, side: int, stride: int) -> Array:
-    """Tokens convolved column by column, normed and mapped; a class token before them is only normed and mapped."""
+def projected(p: Parameters, at: str, number: int, norms: int, x: Array, side: int, stride: int) -> Array:
+    """Behind so many norms of the field, tokens convolved column by column, normed and mapped; a class token before them is only normed and mapped."""
     batch, count, width = x.shape
     first, grid = x[:, : count - side**2], x[:, count - side**2 :]
     grid = grid.swapaxes(1, 2).reshape(batch, width, side, side)
     grid = tokens(convolved(grid, p[f"{at}.depthwise.{number}.weight"], stride, groups=width))
     y = jnp.concatenate([first, grid], axis=1)
-    # The first norm of the field stands before attention.
     centred = y - jnp.mean(y, axis=-1, keepdims=True)
     y = centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
-    y = y * p[f"{at}.norm.{number + 1}.gain"] + p[f"{at}.norm.{number + 1}.bias"]
+    y = y * p[f"{at}.norm.{norms + number}.gain"] + p[f"{at}.norm.{norms + number}.bias"]
     return linear(p, f"{at}.linear.{number}", y)
 
 
-def attention(p: Parameters, at: str, x: Array, heads: int, side: int) -> Array:
-    """Convolutional projections, keys and values with a stride of 2 (section 3.2)."""
-    centred = x - jnp.mean(x, axis=-1, keepdims=True)
-    y = centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
-    y = y * p[f"{at}.norm.1.gain"] + p[f"{at}.norm.1.bias"]
-    q, k, v = (apart(projected(p, at, n, y, side, stride), heads) for n, stride in ((1, 1), (2, 2), (3, 2)))
+def attention(p: Parameters, at: str, x: Array, heads: int, side: int, normed: bool) -> Array:
+    """Convolutional projections, keys and values with a stride of 2 (section 3.2), of normed tokens."""
+    y = layernorm(x, p[f"{at}.norm.1.gain"], p[f"{at}.norm.1.bias"]) if normed else x
+    q, k, v = (apart(projected(p, at, n, int(normed), y, side, stride), heads) for n, stride in ((1, 1), (2, 2), (3, 2)))
     return linear(p, f"{at}.linear.4", weighted(q, k, v, True, 1 / jnp.sqrt(q.shape[-1])))
 
 
@@ -129,6 +138,11 @@ def logits(system: Staged, p: Parameters, pixels: Array) -> Array:
             x = jnp.concatenate([first, x], axis=1)
         for k in range(s.steps):
             at = f"{s.name}.step.{k}"
-            x = x + attention(p, f"{at}.att_{n + 1}", x, s.heads, side)
-            x = x + gelu(p, f"{at}.ffn")(x)
-    return linear(p, "output.classes", norm(p, "output", x)[:, 0])
+            x = x + attention(p, f"{at}.att_{n + 1}", x, s.heads, side, not system.post_norm)
+            if system.post_norm:
+                x = layernorm(x, p[f"{at}.scheme.s1"], p[f"{at}.scheme.m1"])
+                hidden = jnp.maximum(linear(p, f"{at}.up.linear", x), 0.0)
+                x = layernorm(x + linear(p, f"{at}.down.linear", hidden), p[f"{at}.scheme.s2"], p[f"{at}.scheme.m2"])
+            else:
+                x = x + gelu(p, f"{at}.ffn")(x)
+    return linear(p, "output.classes", (x if system.post_norm else norm(p, "output", x))[:, 0])

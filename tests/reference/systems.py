@@ -36,6 +36,7 @@ from parts import (
     gelu,
     gelu_table,
     gelu_tanh,
+    grid_attention,
     grouped_table,
     gpt_attention,
     layernorm,
@@ -121,8 +122,12 @@ class System:
     conditioned: bool = False
     # Numbers of each vector that it reads, and how many it predicts, for each vector or for all of them.
     vectors: tuple[int, int] | None = None
+    # Columns of the embedding's table, where a matrix widens it.
+    factorised: int | None = None
     # Whether a learned row stands before those of the input, and what is said is read there.
     class_token: bool = False
+    # Whether sequences of vectors have two numbers and one of five classes besides.
+    several: bool = False
     # What two texts become, in the place of steps of one.
     translator: translators.Translator | None = None
     # Stages of images, in the place of steps of one state.
@@ -168,6 +173,7 @@ class System:
             "normed": norm_table(shape) | {"linear.weight": (shape.width, shape.width)},
             "gpt_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "vit_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
+            "grid_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
             "layernorm": norm_table(shape) | bias_table(shape, "norm"),
             "bert_att": attention_table(shape) | bias_table(shape, *"qkvo"),
@@ -256,6 +262,7 @@ def evaluated(kind: str, settings: tuple[int, float, int | None], p: Parameters,
         "ffn": lambda: swiglu(p, "", eps),
         "gpt_att": lambda: gpt_attention(p, "", heads),
         "vit_att": lambda: vit_attention(p, "", heads),
+        "grid_att": lambda: grid_attention(p, "", heads),
         "gpt_ffn": lambda: gelu(p, ""),
         "gelu_tanh": lambda: gelu_tanh(p, ""),
         "turned": lambda: turned(p, "", heads),
@@ -944,6 +951,8 @@ SYSTEMS: dict[str, System] = {
         norm="layernorm",
         sizes=("even", "odd", "full"),
     ),
+    # A narrow table, widened by a matrix, and read the other way round at the output.
+    "factorised": System(lie, embed="learned(width: 12) |> linear(width: 256)", factorised=12),
     # The scheme is the integro-differential encoder with two maps; the equations are the post-norm encoder's.
     "encoder": System(
         lambda s, x: post_norm_encoder(s.p, f"step.{s.k}", s.shape.heads, x),
@@ -1322,6 +1331,16 @@ SYSTEMS: dict[str, System] = {
         class_token=True,
         **VIT,
     ),
+    "vit_grid": System(
+        splitting(("turned", 1.0), ("ffn", 1.0)),
+        definitions="field turned = layernorm |> attention(heads: 4, bias, rope(grid, base: 100))\n",
+        flow="lie(turned, ffn)",
+        embed="linear(width: 64, bias), class_token, positions(learned)",
+        output="layernorm |> classes(10, of: class_token)",
+        class_token=True,
+        heads=("turned.heads",),
+        **VIT | {"fields": {"turned": "grid_att", "ffn": "gpt_ffn"}},
+    ),
     "flow_matching": System(splitting(("att", 1.0), ("ffn", 1.0)), **FLOW),
     "flow_matching_rk2": System(over_layer(heun), flow="heun(layer)", **FLOW),
     "dit": System(
@@ -1349,8 +1368,17 @@ SYSTEMS: dict[str, System] = {
         loss={"bce": 1.0},
         **VECTORS,
     ),
+    # A number and a class of each sequence beside numbers for its vectors, whose losses count half and a quarter.
+    "vectors_several": System(
+        lie,
+        output="layernorm |> linear(3, bias)\n  output place: layernorm |> linear(2, of: mean)\n  output kind: layernorm |> classes(5)",
+        loss={"mse": 1.0, "mse(of: place)": 1 / 2, "cross_entropy(of: kind)": 1 / 4},
+        several=True,
+        **VECTORS,
+    ),
     "vit_rk2": System(over_layer(heun), flow="heun(layer)", **VIT),
     "cvt": System(lambda s, x: x, file="cvt.ode", image=(stages.CVT.side, 1), staged=stages.CVT),
+    "encoder_stages": System(lambda s, x: x, file="encoder_stages.ode", image=(stages.ENCODER.side, 1), staged=stages.ENCODER),
     # Layers written in the language, and newer primitives: several in one program.
     "attentions": System(
         attentions,

@@ -9,7 +9,7 @@
 //! own: the first is made of the input, each of the others of the one before it, `embed conv(kernel: 3, stride: 2, width: 192)` between evolves.
 //! Takes the lines of a model; says what does not go together.
 
-use super::embeddings::{self, EMBEDDINGS, Embedding};
+use super::embeddings::{self, Embedding};
 use super::inputs::{Ended, INPUTS, Input};
 use super::layers::{CONDITION, Grid, Sizes};
 use super::leading::{Conditions, LEADING, Leading, Told};
@@ -90,11 +90,16 @@ impl Stage {
             span,
             ..
         } = &self.embed;
+        let before = sink.len();
         kind.fit(*span, &*self.of, sink);
+        let fits = sink.len() == before;
         for leading in leading.iter().chain(condition) {
             leading.fit(*span, &*self.of, sink);
         }
-        if let Some(positions) = positions {
+        // Sizes and grid of a state that is not made are not known.
+        if let Some(positions) = positions
+            && fits
+        {
             positions.fit(*span, self.sizes, sink);
         }
         if let Some(marks) = marks {
@@ -541,7 +546,7 @@ fn embedding(line: &Line, made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
             let of = tied(first, made, sink)?;
             (Some(of.embed.kind.clone()), Some(of.label.clone()))
         }
-        false => (EMBEDDINGS.read(first, sink), None),
+        false => (embeddings::read(first, sink), None),
     };
     let mut rest = &line.values[1..];
     let leads = |e: &Expr| Args::of(e).is_some_and(|a| LEADING.knows(&a.callee.name));

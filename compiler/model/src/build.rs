@@ -31,8 +31,11 @@ pub fn too_large(step: usize, span: Span) -> Diagnostic {
 pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<(Graph, Vec<Passed>), BuildError> {
     let mut b = Builder::new();
     let mut model = GraphBuilder::new(spec, params);
-    let made = model.result(&mut b)?;
-    b.output(spec.output.kind.result().to_string(), made);
+    let state = model.state(&mut b)?;
+    for output in spec.outputs() {
+        let made = model.said(&mut b, output, state)?;
+        b.output(output.result(), made);
+    }
     outputs(&mut b, model.decided);
     Ok((b.finish(), model.passed))
 }
@@ -41,7 +44,7 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<(Graph, Vec<Passed>)
 /// result depends on later ones, as all do where the steps are those of a whole text, or none is to be predicted.
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
     let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
-    let next = matches!(spec.loss, Loss::Next);
+    let next = matches!(spec.output.loss, Loss::Next);
     let needs_whole_text =
         |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
     if !next
@@ -69,7 +72,7 @@ fn decoding(spec: &Spec, params: &[Parameter], kv: KvMode) -> Result<Graph, Buil
     let mut model = GraphBuilder::new(spec, params);
     model.kv = kv;
     let made = model.result(&mut b)?;
-    b.output(spec.output.kind.result().to_string(), made);
+    b.output(spec.output.result(), made);
     Ok(b.finish())
 }
 
@@ -88,7 +91,7 @@ pub fn translation(spec: &Spec, params: &[Parameter]) -> Result<Option<Translati
     let layers = evolves().flat_map(EvolveSpec::all_layers);
     let needs_whole_text =
         |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
-    if !matches!(spec.loss, Loss::Pairs { .. })
+    if !matches!(spec.output.loss, Loss::Pairs { .. })
         || evolves().any(needs_whole_text)
         || layers.chain(&spec.output.before).any(Network::looks_ahead)
     {
@@ -103,7 +106,7 @@ pub fn translation(spec: &Spec, params: &[Parameter]) -> Result<Option<Translati
     for (n, kept) in model.of_source.iter().enumerate() {
         encode.output(format!("kept.{n}"), *kept);
     }
-    b.output(spec.output.kind.result().to_string(), logits);
+    b.output(spec.output.result(), logits);
     Ok(Some(Translation {
         encode: encode.finish().pruned(),
         extend: b.finish().pruned(),
@@ -174,16 +177,23 @@ fn loss_in<'s>(
     let mut model = GraphBuilder::new(spec, params);
     model.drops = drops;
     model.reports = true;
-    let made = model.result(b)?;
+    let state = model.state(b)?;
+    let mut said = Vec::new();
+    for output in spec.outputs() {
+        said.push(model.said(b, output, state)?);
+    }
     b.site = Site {
         path: "loss".into(),
         ..Site::default()
     }
     .into();
     b.span = None;
-    let targets = b.push1(spec.output.kind.targets(spec.sizes), &[])?;
+    let mut compared = Vec::new();
+    for (output, made) in spec.outputs().zip(said) {
+        compared.push((made, b.push1(output.targets(spec.sizes), &[])?));
+    }
     model.shares(b)?;
     model.reports(b)?;
-    let loss = model.loss(b, made, targets)?;
+    let loss = model.loss(b, &compared)?;
     Ok((loss, model))
 }

@@ -229,10 +229,11 @@ pub fn compile(
             .help("add `model name { … }`"),
         );
     }
-    let of_model = models.first().and_then(|m| spec::of_model(m, r.sink));
+    let of_model = models.first().map(|m| spec::of_model(m, r.sink));
+    let of_model = of_model.unwrap_or_default();
     let mut seen = BTreeSet::new();
     for f in &fields {
-        look_inside(f, of_model.as_ref(), &mut seen, r.sink);
+        look_inside(f, &of_model, &mut seen, r.sink);
     }
     let mut spec = None;
     let mut settings = None;
@@ -241,7 +242,14 @@ pub fn compile(
         let ends = spec.as_ref().map(spec::Spec::ends);
         settings = trains.first().map(|t| train::read(t, ends, &path, r.sink));
         if let (Some(spec), Some(Some((train, named)))) = (&mut spec, &settings) {
-            spec.loss = train.loss;
+            spec.output.loss = train.loss;
+            for output in &mut spec.also {
+                output.loss = train
+                    .also
+                    .get(&output.label)
+                    .copied()
+                    .unwrap_or(output.loss);
+            }
             spec.objective = named.objective.clone();
             spec.objective.fit(&spec.evolves, r.sink);
             spec.tune = train.tune;
@@ -253,8 +261,12 @@ pub fn compile(
                 constrain::fits(spec, at, r.sink);
             }
         }
-        let predicts =
-            |s: &&spec::Spec| matches!(s.loss, manifest::Loss::Next | manifest::Loss::Pairs { .. });
+        let predicts = |s: &&spec::Spec| {
+            matches!(
+                s.output.loss,
+                manifest::Loss::Next | manifest::Loss::Pairs { .. }
+            )
+        };
         if let Some(spec) = spec.as_ref().filter(predicts) {
             spec::warn_of_lookahead(spec.last_evolves(), r.sink);
         }
@@ -337,8 +349,10 @@ fn capacities(spec: &spec::Spec) -> Vec<Capacity> {
                 .flat_map(|(d, l)| below(params::decider_path(e, d), l)),
         );
     }
-    let output = spec.output.before.iter();
-    found.extend(output.flat_map(|l| below(params::OUTPUT.to_string(), l)));
+    for output in spec.outputs() {
+        let before = output.before.iter();
+        found.extend(before.flat_map(|l| below(output.path(), l)));
+    }
     found
 }
 
@@ -410,6 +424,11 @@ fn assemble(
             vocab: spec.output.kind.columns(spec.sizes),
             context: spec.begin.context(),
             width: spec.sizes.width,
+            also: {
+                let columns =
+                    |o: &crate::outputs::OutputSpec| (o.label.clone(), o.kind.columns(spec.sizes));
+                spec.also.iter().map(columns).collect()
+            },
         },
         claims,
         depths: spec
@@ -487,7 +506,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
 /// Says what is wrong inside a field, whether or not a model uses it. `seen`: fields that were looked at, for sums share their terms.
 fn look_inside(
     field: &Rc<Field>,
-    model: Option<&layers::OfModel>,
+    model: &[layers::OfModel],
     seen: &mut BTreeSet<*const Field>,
     sink: &mut Vec<Diagnostic>,
 ) {

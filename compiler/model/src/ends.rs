@@ -9,10 +9,9 @@ use crate::embeddings::EmbedScope;
 use crate::error::BuildError;
 use crate::layers::{CONDITION, Weights};
 use crate::leading;
-use crate::outputs::OutputScope;
-use crate::params::OUTPUT;
+use crate::outputs::{OutputScope, OutputSpec};
 use odec_graph::ops::{Add, Equals};
-use odec_graph::{Builder, Exact, Site, TypeError, TypeResult, Value, nn};
+use odec_graph::{Builder, Exact, Site, TypeResult, Value, nn};
 
 impl<'s> GraphBuilder<'s> {
     /// What the first state of a sequence is made of.
@@ -73,20 +72,21 @@ impl<'s> GraphBuilder<'s> {
         Ok(x)
     }
 
-    /// What is said of the last state.
-    pub(super) fn last_state(
+    /// What an output says of the last state.
+    pub(super) fn said(
         &mut self,
         b: &mut Builder,
+        output: &OutputSpec,
         mut x: Value,
     ) -> Result<Value, BuildError> {
-        let spec = self.spec;
-        b.site = site(OUTPUT).into();
-        b.span = Some(spec.output.span);
-        let mut scope = self.below(OUTPUT);
-        if let Some(before) = &spec.output.before {
+        let path = output.path();
+        b.site = site(&path).into();
+        b.span = Some(output.span);
+        let mut scope = self.below(&path);
+        if let Some(before) = &output.before {
             x = before.build(b, &[x], &mut scope)?;
         }
-        Ok(spec.output.kind.build(b, x, &mut scope)?)
+        Ok(output.kind.build(b, x, &mut scope)?)
     }
 
     fn below(&mut self, end: &str) -> ScopedParams<'_, 's> {
@@ -128,15 +128,10 @@ impl OutputScope for ScopedParams<'_, '_> {
         Weights::param(self, b, path)
     }
 
-    fn embedding(&mut self, b: &mut Builder) -> TypeResult {
-        let missing = || TypeError {
-            op: "parameter",
-            what: "the embedding has no table".into(),
-        };
+    fn embedded(&mut self, b: &mut Builder, state: Value) -> TypeResult {
         let begin = &self.model.spec.begin;
-        let table = begin.embed.kind.table().ok_or_else(missing)?;
-        let path = format!("{}.{table}", begin.embedding_path());
-        self.model.param(b, &path)
+        let mut scope = self.model.below(&begin.embedding_path());
+        begin.embed.kind.read_by(b, state, &mut scope)
     }
 
     fn leading(&self) -> u64 {

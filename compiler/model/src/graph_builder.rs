@@ -110,8 +110,14 @@ impl<'s> GraphBuilder<'s> {
         Ok(Some((*self.streams.entry(place).or_insert(next), key)))
     }
 
-    /// What the model says of its input.
+    /// What the output without a label says of the input.
     pub(super) fn result(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
+        let state = self.state(b)?;
+        self.said(b, &self.spec.output, state)
+    }
+
+    /// The last state.
+    pub(super) fn state(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
         let (mut last, mut done) = (None, 0);
         let (of_last, count) = (self.kv, self.spec.begins().count());
         for (n, begin) in self.spec.begins().enumerate() {
@@ -148,7 +154,7 @@ impl<'s> GraphBuilder<'s> {
             last = Some(x);
         }
         let missing = || BuildError::Missing("a state".into());
-        self.last_state(b, last.ok_or_else(missing)?)
+        last.ok_or_else(missing)
     }
 
     /// The state that an evolve ended with.

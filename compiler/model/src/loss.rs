@@ -7,23 +7,45 @@
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::inputs::Unit;
-use super::losses::{self, Along, Choice, Compared, LossTerm, Term, Velocity};
+use super::losses::{self, Along, Choice, Compared, LossTerm, Term, Velocity, Written};
 use super::sources::Ends;
 use super::step_count::{StepCount, positive};
 use crate::codes;
 use crate::scheme::Instr;
+use crate::scheme::scalar::unknown_name;
 use crate::scheme::work::Routing;
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::manifest::{Loss, Times};
+use odec_program::names;
+use std::collections::BTreeMap;
 
 /// The summands of a loss.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objective {
-    /// As they are written, with their coefficients; none: plain cross-entropy.
-    pub terms: Vec<(Exact, Term, Span)>,
+    /// As they are written; none: plain cross-entropy.
+    pub terms: Vec<Summand>,
+}
+
+/// A term and what it is multiplied by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summand {
+    pub coefficient: Exact,
+    pub term: Term,
+    /// The label of the output that it compares; empty: that without one.
+    pub of: String,
+    pub span: Span,
+    /// Where the label is said, or the term is.
+    pub place: Span,
+}
+
+impl Summand {
+    /// As metrics call it: `mse`, or of an output with a label `place.mse`.
+    pub fn name(&self) -> String {
+        names::of_output(&self.of, self.term.name())
+    }
 }
 
 impl Objective {
@@ -31,14 +53,14 @@ impl Objective {
     pub fn is_plain(&self) -> bool {
         match &self.terms[..] {
             [] => true,
-            [(c, term, _)] => term.is_plain() && c.is_one(),
+            [one] => one.term.is_plain() && one.coefficient.is_one(),
             _ => false,
         }
     }
 
     /// The summand of this name.
     pub fn find(&self, name: &str) -> Option<&Term> {
-        let mut terms = self.terms.iter().map(|(_, term, _)| term);
+        let mut terms = self.terms.iter().map(|s| &s.term);
         terms.find(|term| term.name() == name)
     }
 
@@ -47,9 +69,9 @@ impl Objective {
         if self.is_plain() {
             return Vec::new();
         }
-        let weighed = |(c, t, _): &(Exact, Term, Span)| match c.is_one() {
-            true => t.name().to_string(),
-            false => format!("{c} {}", t.name()),
+        let weighed = |s: &Summand| match s.coefficient.is_one() {
+            true => s.name(),
+            false => format!("{} {}", s.coefficient, s.name()),
         };
         let sum: Vec<String> = self.terms.iter().map(weighed).collect();
         let over = match loss {
@@ -66,20 +88,25 @@ impl Objective {
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
         let each = self.terms.iter();
-        let each = each.map(|(_, t, _)| (format!("  {}", t.name()), t.definition()));
+        let each = each.map(|s| (format!("  {}", s.name()), s.term.definition()));
         std::iter::once(all).chain(each).collect()
     }
 
-    /// What the model is to predict, by its output and the term that asks; says so where the two do not fit.
-    pub fn fit_output(&self, asked: Loss, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
-        let given = ends.asks();
+    /// The term that asks for what the output with a label is to predict.
+    fn asking(&self, label: &str) -> Option<&Summand> {
+        self.terms.iter().find(|s| s.of == label && s.term.asks())
+    }
+
+    /// Says which term compares something else than the output with this label gives.
+    fn fit_kind(&self, label: &str, given: Loss, sink: &mut Vec<Diagnostic>) -> Option<()> {
         let compared = match given {
             Loss::Mse | Loss::Bce | Loss::Velocity => Compared::Numbers,
             Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Compared::Logits,
         };
-        let other = |t: &Term| t.compares().is_some_and(|c| c != compared);
-        if let Some((_, term, span)) = self.terms.iter().find(|(_, t, _)| other(t)) {
-            let (compares, label, help) = match compared {
+        let other =
+            |s: &&Summand| s.of == label && s.term.compares().is_some_and(|c| c != compared);
+        if let Some(Summand { term, span, .. }) = self.terms.iter().find(other) {
+            let (compares, why, help) = match compared {
                 Compared::Numbers => (
                     "how likely tokens or classes are",
                     "this model gives numbers, which are compared with given ones",
@@ -93,9 +120,65 @@ impl Objective {
             };
             let message = format!("`{}` compares {compares}", term.name());
             let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
-            sink.push(d.label(label).help(help));
+            sink.push(d.label(why).help(help));
             return None;
         }
+        Some(())
+    }
+
+    /// What outputs with labels are to predict, by these; says which of them the loss has no term for, and which labels there are not.
+    pub fn fit_others(
+        &self,
+        asked: &Asked,
+        ends: Ends,
+        at: Span,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<Asked> {
+        let before = sink.len();
+        let labels = || ends.also.iter().map(|o| o.label.as_str());
+        for s in self.terms.iter().filter(|s| !s.of.is_empty()) {
+            if labels().all(|label| label != s.of) {
+                let d = unknown_name(&s.of, s.place, labels());
+                sink.push(d.label("the label of an output is expected"));
+            }
+        }
+        let mut found = Asked::new();
+        for output in ends.also {
+            let label = &output.label;
+            let given = output.kind.asks();
+            self.fit_kind(label, given, sink);
+            let asked = match (asked.get(label), given) {
+                (None, _) => {
+                    let message = format!("no term of the loss compares the output `{label}`");
+                    let d = Diagnostic::error(codes::MISSING_ITEM, at, message);
+                    let term = given.measured();
+                    sink.push(
+                        d.also(output.span, "this output")
+                            .help(format!("add, for example, `+ 1/10*{term}(of: {label})`")),
+                    );
+                    continue;
+                }
+                (Some(Loss::Masked { .. } | Loss::Velocity), _) => {
+                    let Some(s) = self.asking(label) else {
+                        continue;
+                    };
+                    let message = format!("`{}` is of the output without a label", s.term.name());
+                    let d = Diagnostic::error(codes::INCOMPATIBLE, s.place, message);
+                    sink.push(d.label("it says what the model reads, of which there is one"));
+                    continue;
+                }
+                (Some(Loss::Mse | Loss::Bce), _) => asked[label],
+                (Some(_), given) => given,
+            };
+            found.insert(label.clone(), asked);
+        }
+        (sink.len() == before).then_some(found)
+    }
+
+    /// What the model is to predict, by its output and the term that asks; says so where the two do not fit.
+    pub fn fit_output(&self, asked: Loss, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        let given = ends.asks();
+        self.fit_kind("", given, sink)?;
         match (asked, given) {
             (Loss::Velocity, _) => self.fit_velocity(ends, sink),
             _ if ends.told.time || ends.told.classes.is_some() => {
@@ -107,10 +190,9 @@ impl Objective {
                 None
             }
             (Loss::Masked { .. }, told @ (Loss::Class | Loss::Pairs { .. })) => {
-                let asking = self.terms.iter().find(|(_, term, _)| term.asks());
-                let (_, term, span) = asking?;
-                let message = format!("`{}` asks for tokens that are hidden", term.name());
-                let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
+                let asking = self.asking("")?;
+                let message = format!("`{}` asks for tokens that are hidden", asking.term.name());
+                let d = Diagnostic::error(codes::INCOMPATIBLE, asking.span, message);
                 let d = d.label(match told {
                     Loss::Class => "this model says a class",
                     _ => "this model makes a second text of a first one",
@@ -133,8 +215,7 @@ impl Objective {
 
     /// Says why the result is no velocity of the input.
     fn fit_velocity(&self, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
-        let asking = self.terms.iter().find(|(_, term, _)| term.asks());
-        let (_, _, span) = asking?;
+        let span = self.asking("")?.span;
         let (moves, unit) = (ends.input.value().ty, ends.input.unit());
         let given = ends.output.targets(ends.sizes).ty;
         let (message, help) = if ends.input.image().is_none() {
@@ -165,15 +246,15 @@ impl Objective {
         } else {
             return Some(Loss::Velocity);
         };
-        sink.push(Diagnostic::error(codes::INCOMPATIBLE, *span, message).help(help));
+        sink.push(Diagnostic::error(codes::INCOMPATIBLE, span, message).help(help));
         None
     }
 
     /// Says which terms an evolve has no meaning for.
     pub fn fit(&self, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
         let evolves: Vec<&dyn Along> = evolves.iter().map(|e| e as &dyn Along).collect();
-        for (_, term, span) in &self.terms {
-            term.fit(*span, &evolves, sink);
+        for s in &self.terms {
+            s.term.fit(s.span, &evolves, sink);
         }
         let threshold = evolves.iter().find_map(|e| e.threshold());
         if let Some(span) = threshold.filter(|_| self.find(Choice::NAME).is_none()) {
@@ -245,29 +326,43 @@ impl Along for EvolveSpec {
     }
 }
 
+/// What is asked of each output, by its label.
+pub type Asked = BTreeMap<String, Loss>;
+
 /// Reads a loss; the last kind of token is the mask.
-pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Loss, Objective)> {
+pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Asked, Objective)> {
     let before = sink.len();
     let mut objective = Objective::default();
-    let mut loss = None;
+    let mut asked = Asked::new();
     for summand in summands(e, sink)? {
         let (coefficient, named) = weighed(summand, sink)?;
-        let (term, asks) = losses::read(named, vocab, sink)?;
-        let same =
-            |(_, t, _): &&(Exact, Term, Span)| t.name() == term.name() || t.asks() && term.asks();
-        if let Some((_, t, first)) = objective.terms.iter().find(same) {
-            let message = match t.name() == term.name() {
+        let Written { term, asks, of } = losses::read(named, vocab, sink)?;
+        let place = of.as_ref().map_or(named.span, |label| label.span);
+        let of = of.map_or(String::new(), |label| label.name);
+        let same = |s: &&Summand| {
+            s.of == of && (s.term.name() == term.name() || s.term.asks() && term.asks())
+        };
+        if let Some(first) = objective.terms.iter().find(same) {
+            let message = match first.term.name() == term.name() {
                 true => format!("`{}` is added twice", term.name()),
-                false => format!("`{}` beside `{}`", term.name(), t.name()),
+                false => format!("`{}` beside `{}`", term.name(), first.term.name()),
             };
             let d = Diagnostic::error(codes::REPEATED_ITEM, named.span, message);
-            sink.push(d.also(*first, "the first one"));
+            sink.push(d.also(first.span, "the first one"));
             return None;
         }
-        loss = loss.or(asks);
-        objective.terms.push((coefficient, term, named.span));
+        if let Some(asks) = asks {
+            asked.entry(of.clone()).or_insert(asks);
+        }
+        objective.terms.push(Summand {
+            coefficient,
+            term,
+            of,
+            span: named.span,
+            place,
+        });
     }
-    if loss.is_none() && sink.len() == before {
+    if asked.is_empty() && sink.len() == before {
         let message = "this loss does not depend on what is to be predicted";
         sink.push(
             Diagnostic::error(codes::MISSING_ITEM, e.span, message)
@@ -275,7 +370,7 @@ pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Loss, O
                 .help("write, for example, `cross_entropy + 1e-4*kinetic`"),
         );
     }
-    (sink.len() == before).then_some((loss?, objective))
+    (sink.len() == before).then_some((asked, objective))
 }
 
 /// What is added, as it is written.

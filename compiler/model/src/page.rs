@@ -178,7 +178,7 @@ pub fn own_page(
         Item::Model(m) => Some(m),
         _ => None,
     });
-    let shown = model.and_then(|m| of_model(m, &mut Vec::new()));
+    let shown = model.and_then(|m| of_model(m, &mut Vec::new()).pop());
     let shown = shown.map_or(SHOWN, |m| m.sizes);
     let mut alone = |text: &str| alone_in(around, text, shown, library, loader);
     for item in &file.items {
@@ -368,7 +368,10 @@ pub(crate) fn lines(arguments: &[Argument]) -> Vec<ArgumentLine> {
     for a in sorted {
         lines.push(a.line(a.name.into()));
         if let Form::Options(inside) = a.form {
-            let inner = |i: &Argument| i.line(format!("{}({}: …)", a.name, i.name));
+            let inner = |i: &Argument| match i.form {
+                Form::Flag => i.line(format!("{}({})", a.name, i.name)),
+                _ => i.line(format!("{}({}: …)", a.name, i.name)),
+            };
             lines.extend(inside.iter().map(inner));
         }
     }

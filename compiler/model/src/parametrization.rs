@@ -21,7 +21,8 @@
 use super::args::Args;
 use super::evolve::Sharing;
 use super::layers::MAX_WIDTH;
-use super::params::{EMBED, OUTPUT};
+use super::outputs::OUTPUT;
+use super::params::EMBED;
 use super::spec::Spec;
 use super::step_count::StepCount;
 use crate::codes;

@@ -11,6 +11,7 @@ use super::beginnings::Stage;
 use super::decider::Decider;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layers::LayerParam;
+use super::outputs::OutputSpec;
 use super::spec::Spec;
 use super::{constrain, lora};
 use crate::codes;
@@ -27,7 +28,6 @@ pub const MAX_PARAMETERS: u64 = 1_000_000_000_000;
 
 /// What the paths of the two ends' parameters begin with.
 pub const EMBED: &str = "embed";
-pub const OUTPUT: &str = "output";
 
 /// What a field's parameter paths begin with: `step.3.ffn.2`.
 pub fn field_path(
@@ -136,21 +136,8 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
         }
         t.evolves(spec, evolves, stage.sizes.width, sink)?;
     }
-    let output = &spec.output;
-    let before: Vec<LayerParam> = output.before.iter().flat_map(|l| l.params()).collect();
-    let last = output.kind.params(spec.sizes);
-    if let Some(p) = last
-        .iter()
-        .find(|p| before.iter().any(|b| b.path == p.path))
-    {
-        let message = format!("two parameters are called `{OUTPUT}.{}`", p.path);
-        let d = Diagnostic::error(codes::PARAMETER_COLLISION, output.span, message)
-            .label("one is the output's own, the other belongs to a layer before it");
-        sink.push(d.help("give its value a name in a layer: `layer scaled(x: value) { scale = linear(x)  return … }`"));
-        return None;
-    }
-    for p in before.into_iter().chain(last) {
-        t.end(OUTPUT, p, "the output", (spec, output.span), sink)?;
+    for output in spec.outputs() {
+        t.output(spec, output, sink)?;
     }
     Some(t.params)
 }
@@ -163,6 +150,32 @@ struct Table {
 }
 
 impl Table {
+    /// Adds the parameters of an output.
+    fn output(
+        &mut self,
+        spec: &Spec,
+        output: &OutputSpec,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<()> {
+        let path = output.path();
+        let before: Vec<LayerParam> = output.before.iter().flat_map(|l| l.params()).collect();
+        let last = output.kind.params(spec.sizes);
+        if let Some(p) = last
+            .iter()
+            .find(|p| before.iter().any(|b| b.path == p.path))
+        {
+            let message = format!("two parameters are called `{path}.{}`", p.path);
+            let d = Diagnostic::error(codes::PARAMETER_COLLISION, output.span, message)
+                .label("one is the output's own, the other belongs to a layer before it");
+            sink.push(d.help("give its value a name in a layer: `layer scaled(x: value) { scale = linear(x)  return … }`"));
+            return None;
+        }
+        for p in before.into_iter().chain(last) {
+            self.end(&path, p, "the output", (spec, output.span), sink)?;
+        }
+        Some(())
+    }
+
     /// Adds the parameters of evolves, step by step.
     fn evolves(
         &mut self,

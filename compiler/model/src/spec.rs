@@ -10,7 +10,7 @@ use super::layers::network::Network;
 use super::layers::pipeline;
 use super::layers::{CONDITION, OfModel, Sizes, State, States};
 use super::loss::Objective;
-use super::outputs::{Embedded, OUTPUTS, Output};
+use super::outputs::{Embedded, OUTPUTS, OutputSpec};
 use super::part::expect;
 use super::reports;
 use super::routed;
@@ -39,8 +39,8 @@ pub struct Spec {
     /// The state that the output reads.
     pub begin: Beginning,
     pub output: OutputSpec,
-    /// What it is trained for.
-    pub loss: Loss,
+    /// Outputs with labels, in the order in which they are written.
+    pub also: Vec<OutputSpec>,
     /// What is made small while it is trained.
     pub objective: Objective,
     /// Which parameters are trained.
@@ -49,14 +49,6 @@ pub struct Spec {
     pub spectral: Option<f64>,
     /// Standard deviation of freshly drawn matrices.
     pub std: f64,
-}
-
-/// How the result is made of the last state.
-#[derive(Clone, Debug)]
-pub struct OutputSpec {
-    pub before: Option<Network>,
-    pub kind: Rc<dyn Output>,
-    pub span: Span,
 }
 
 impl Spec {
@@ -89,6 +81,11 @@ impl Spec {
         self.evolves_of(self.sources.len())
     }
 
+    /// All outputs, the one without a label first.
+    pub fn outputs(&self) -> impl Iterator<Item = &OutputSpec> {
+        [&self.output].into_iter().chain(&self.also)
+    }
+
     /// The number of the token that fills up rows, where they are.
     pub fn padding(&self) -> Option<u64> {
         let of_pairs = !self.sources.is_empty();
@@ -101,6 +98,7 @@ impl Spec {
             input: &*self.begin.input,
             source: self.sources.first().map(|b| &*b.input),
             output: &*self.output.kind,
+            also: &self.also,
             leading: self.begin.empty_rows(),
             separator: self.begin.embed.marks.as_ref().map(|m| m.separator()),
             told: self.begin.embed.told(),
@@ -118,7 +116,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         model,
         "output",
         r.sink,
-        |i| matches!(i, ModelItem::Output { .. }),
+        |i| matches!(i, ModelItem::Output { label: None, .. }),
         true,
     );
     let init = single(
@@ -146,12 +144,24 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             condition: condition(all),
         },
     };
-    let output = match output {
-        Some(ModelItem::Output { value, span }) => {
-            let model = sizes.map(|sizes| of_evolve(sizes, evolves.len()));
-            end(value, *span, model.as_ref(), r)
+    let outputs = model.items.iter().filter(|item| {
+        output.is_some_and(|first| std::ptr::eq(*item, first)) || labelled(item).is_some()
+    });
+    let last = sizes.map(|sizes| of_evolve(sizes, evolves.len()));
+    let mut ends: Vec<Option<OutputSpec>> = Vec::new();
+    for item in outputs {
+        if let ModelItem::Output { label, value, span } = item {
+            let label = label.as_ref().map_or("", |l| &l.name);
+            ends.push(end(label, value, *span, last.as_ref(), r));
         }
-        _ => None,
+    }
+    output_labels(model, r.sink);
+    // The one without a label comes first.
+    let ends: Option<Vec<OutputSpec>> = ends.into_iter().collect();
+    let ends = ends.map(|ends| ends.into_iter().partition(|o| o.label.is_empty()));
+    let (output, also): (Option<OutputSpec>, Vec<OutputSpec>) = match ends {
+        Some((first, also)) => (Vec::into_iter(first).next(), also),
+        None => (None, Vec::new()),
     };
     let (mut evaluations, mut mixing) = (0, 0);
     let mut read: Vec<Option<EvolveSpec>> = Vec::new();
@@ -197,7 +207,8 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let output = output.filter(|_| fit)?;
     let std = std?;
     sources_are_read(all, &read, r.sink);
-    condition_is_read(all, &read, output.before.as_ref(), r.sink);
+    let outputs = || [&output].into_iter().chain(&also);
+    condition_is_read(all, &read, outputs().flat_map(|o| &o.before), r.sink);
     let mut begins = begins?;
     let begin = begins.pop()?;
     let embedded = Embedded {
@@ -205,12 +216,13 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         class_token: begin.stages.iter().any(|s| s.embed.has_class_token()),
         own_tokens: sizes.grid.is_some_and(|grid| grid.fixed),
     };
-    output.kind.fit(output.span, sizes, embedded, r.sink);
-    if output.kind.asks() != Loss::Next
-        && let Some(source) = begins.first()
-    {
+    for o in outputs() {
+        o.kind.fit(o.span, sizes, embedded, r.sink);
+    }
+    let other = |o: &&OutputSpec| o.kind.asks() != Loss::Next;
+    if let (Some(source), Some(o)) = (begins.first(), outputs().find(other)) {
         let message = "a model of two sequences says the tokens of the second one";
-        let d = Diagnostic::error(codes::INCOMPATIBLE, output.span, message);
+        let d = Diagnostic::error(codes::INCOMPATIBLE, o.span, message);
         let d = d.also(source.embed.span, "the first sequence");
         r.sink
             .push(d.help("write `output rmsnorm |> logits(tied)`"));
@@ -222,24 +234,24 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         name: model.name.clone(),
         sources: begins,
         begin,
-        loss: output.kind.asks(),
         objective: Objective::default(),
         tune: Tune::All,
         spectral: None,
         sizes,
         evolves: read,
         output,
+        also,
         std,
     };
-    spec.loss = spec.ends().asks();
+    spec.output.loss = spec.ends().asks();
     Some(spec)
 }
 
 /// Says so where a model is told what nothing reads.
-fn condition_is_read(
+fn condition_is_read<'s>(
     begins: &[Beginning],
-    evolves: &[EvolveSpec],
-    before: Option<&Network>,
+    evolves: &'s [EvolveSpec],
+    before: impl Iterator<Item = &'s Network>,
     sink: &mut Vec<Diagnostic>,
 ) {
     let (Some(begin), Some(_)) = (begins.last(), condition(begins)) else {
@@ -351,20 +363,28 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What the fields of a model may name, whichever evolve they belong to.
-pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<OfModel> {
-    let begins = beginnings::read(model, sink)?;
+/// What the fields of a model may name, whichever evolve they belong to: of each size that its states have.
+pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Vec<OfModel> {
+    let begins = beginnings::read(model, sink).unwrap_or_default();
     let evolves: Vec<&Evolve> = evolves(model).collect();
-    Some(OfModel {
-        sizes: begins.last()?.sizes(),
-        states: States {
-            known: Some(states(&evolves, &begins)),
-            at: evolves.len(),
-            sequence: None,
-            stage: None,
-            condition: condition(&begins),
-        },
-    })
+    let mut all: Vec<Sizes> = Vec::new();
+    for stage in begins.iter().flat_map(|b| &b.stages) {
+        if !all.contains(&stage.sizes) {
+            all.push(stage.sizes);
+        }
+    }
+    let states = States {
+        known: Some(states(&evolves, &begins)),
+        at: evolves.len(),
+        sequence: None,
+        stage: None,
+        condition: condition(&begins),
+    };
+    let each = all.into_iter().map(|sizes| OfModel {
+        sizes,
+        states: states.clone(),
+    });
+    each.collect()
 }
 
 fn evolves(model: &Model) -> impl Iterator<Item = &Evolve> {
@@ -444,15 +464,17 @@ fn single<'m>(
     let mut found = model.items.iter().filter(|i| is(i));
     let first = found.next();
     if let (Some(first), Some(second)) = (first, found.next()) {
-        sink.push(
-            Diagnostic::error(
-                codes::REPEATED_ITEM,
-                item_span(second),
-                format!("a model has one `{word}`"),
-            )
-            .label("a second one")
-            .also(item_span(first), "the first one"),
-        );
+        let d = Diagnostic::error(
+            codes::REPEATED_ITEM,
+            item_span(second),
+            format!("a model has one `{word}`"),
+        )
+        .label("a second one")
+        .also(item_span(first), "the first one");
+        sink.push(match second {
+            ModelItem::Output { .. } => d.help("another one has a label: `output class: …`"),
+            _ => d,
+        });
     }
     if first.is_none() && required {
         sink.push(missing(model, word, "output rmsnorm |> logits(tied)"));
@@ -521,8 +543,51 @@ fn normal(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
     std
 }
 
+/// The label of an output that has one.
+fn labelled(item: &ModelItem) -> Option<&Ident> {
+    match item {
+        ModelItem::Output { label, .. } => label.as_ref(),
+        _ => None,
+    }
+}
+
+/// Says which label of an output is that of something else.
+fn output_labels(model: &Model, sink: &mut Vec<Diagnostic>) {
+    let others = model.items.iter().filter_map(|item| match item {
+        ModelItem::Evolve(e) => e.label.as_ref(),
+        ModelItem::Input { label, .. } => label.as_ref(),
+        _ => None,
+    });
+    let mut seen: Vec<&Ident> = others.collect();
+    for label in model.items.iter().filter_map(labelled) {
+        let name = &label.name;
+        if let Some(first) = seen.iter().find(|other| other.name == *name) {
+            let message = format!("`{name}` is the label of something else");
+            let d = Diagnostic::error(codes::REPEATED_ITEM, label.span, message);
+            sink.push(d.also(first.span, "the first one"));
+        } else if names::is_taken(name) || RESERVED.contains(&name.as_str()) {
+            let message = format!("an output is not called `{name}`");
+            let d = Diagnostic::error(codes::RESERVED_WORD, label.span, message);
+            let d = d.label(format!(
+                "`{name}.…` is what other things of a model are called"
+            ));
+            sink.push(d.help("choose another label"));
+        }
+        seen.push(label);
+    }
+}
+
+/// What paths of parameters begin with that belong to no label.
+const RESERVED: [&str; 4] = ["embed", "output", "step", "scheme"];
+
 /// `rmsnorm |> logits(tied)`: layers, and what is said of the last state.
-fn end(e: &Expr, span: Span, model: Option<&OfModel>, r: &mut Resolver) -> Option<OutputSpec> {
+fn end(
+    label: &str,
+    e: &Expr,
+    span: Span,
+    model: Option<&OfModel>,
+    r: &mut Resolver,
+) -> Option<OutputSpec> {
     let (before, last) = match &e.kind {
         ExprKind::Pipe(a, b) => (Some(&**a), &**b),
         _ => (None, e),
@@ -536,5 +601,11 @@ fn end(e: &Expr, span: Span, model: Option<&OfModel>, r: &mut Resolver) -> Optio
         }
         None => None,
     };
-    Some(OutputSpec { before, kind, span })
+    Some(OutputSpec {
+        label: label.to_string(),
+        before,
+        loss: kind.asks(),
+        kind,
+        span,
+    })
 }

@@ -6,12 +6,14 @@
 use super::balance::Told;
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
-use super::losses::{Choice, LossTerm, NAMES, Ponder, StepTaken, Training};
+use super::loss::Summand;
+use super::losses::{Choice, LossTerm, NAMES, Ponder, Predicted, StepTaken, Training};
+use super::outputs::OutputSpec;
 use crate::error::BuildError;
 use odec_graph::ops::{Equals, Select, Shift, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
-use odec_program::ResultId;
 use odec_program::manifest::Loss;
+use odec_program::{ResultId, names};
 use std::collections::BTreeMap;
 
 /// What the steps of all evolves give to the terms of a loss, a number per token each.
@@ -181,43 +183,75 @@ impl GraphBuilder<'_> {
         Ok(())
     }
 
-    /// The loss of all tokens: while the model is trained the sum of all terms, else what evaluation computes.
+    /// The loss of all tokens: while the model is trained the sum of all terms, else what evaluation computes. `compared`: what each output says,
+    /// with what that is compared with.
     pub(super) fn loss(
         &mut self,
         b: &mut Builder,
-        made: Value,
-        targets: Value,
+        compared: &[(Value, Value)],
     ) -> Result<Value, BuildError> {
         let objective = &self.spec.objective;
-        let weights = self.counted(b, targets)?;
-        let predicted = self.spec.output.kind.predicted(b, made, targets)?;
-        if !self.drops || objective.is_plain() {
-            let rows = predicted.plain(b, self.spec.loss)?;
-            return Ok(mean(b, rows, weights)?);
+        let mut outputs = Vec::new();
+        for (output, (made, targets)) in self.spec.outputs().zip(compared) {
+            outputs.push(Compared {
+                output,
+                weights: self.counted(b, output, *targets)?,
+                predicted: output.kind.predicted(b, *made, *targets)?,
+            });
+        }
+        let missing = || BuildError::Missing("an output".into());
+        let first = outputs.first().ok_or_else(missing)?;
+        let plain = objective.terms.is_empty() || outputs.len() == 1 && !self.drops;
+        if plain || objective.is_plain() {
+            let rows = first.predicted.plain(b, self.spec.output.loss)?;
+            return Ok(mean(b, rows, first.weights)?);
+        }
+        let of = |s: &Summand| {
+            let named = outputs.iter().find(|o| o.output.label == s.of);
+            named.ok_or_else(missing)
+        };
+        if !self.drops {
+            let mut total = Vec::new();
+            for s in objective.terms.iter().filter(|s| s.term.asks()) {
+                let compared = of(s)?;
+                let loss = compared.output.loss;
+                let rows = compared.predicted.plain(b, loss)?;
+                let value = mean(b, rows, compared.weights)?;
+                let name = names::of_output(&s.of, loss.measured());
+                self.decided
+                    .push((ResultId::Term(&name).to_string(), value));
+                total.push((s.coefficient.clone(), value));
+            }
+            return Ok(nn::combine(b, &total)?);
         }
         let mut rows = Vec::new();
-        for (_, term, _) in &objective.terms {
-            rows.push(term.rows(self, b, &predicted)?);
+        for s in &objective.terms {
+            rows.push(s.term.rows(self, b, &of(s)?.predicted)?);
         }
         let mut total = Vec::new();
-        for ((coefficient, term, _), rows) in objective.terms.iter().zip(rows) {
-            let of_states = term.compares().is_none() && self.spec.loss == Loss::Velocity;
-            let value = match term.is_of_weights() {
+        for (s, rows) in objective.terms.iter().zip(rows) {
+            let of_states = s.term.compares().is_none() && self.spec.output.loss == Loss::Velocity;
+            let value = match s.term.is_of_weights() {
                 true => rows,
                 // All rows of a state count, whatever is compared.
                 false if of_states => mean(b, rows, None)?,
-                false => mean(b, rows, weights)?,
+                false => mean(b, rows, of(s)?.weights)?,
             };
-            let name = ResultId::Term(term.name()).to_string();
-            self.decided.push((name, value));
-            total.push((coefficient.clone(), value));
+            self.decided
+                .push((ResultId::Term(&s.name()).to_string(), value));
+            total.push((s.coefficient.clone(), value));
         }
         Ok(nn::combine(b, &total)?)
     }
 
     /// The weight of each token, where not all count.
-    fn counted(&self, b: &mut Builder, targets: Value) -> Result<Option<Value>, BuildError> {
-        match self.spec.loss {
+    fn counted(
+        &self,
+        b: &mut Builder,
+        output: &OutputSpec,
+        targets: Value,
+    ) -> Result<Option<Value>, BuildError> {
+        match output.loss {
             Loss::Next | Loss::Class | Loss::Mse | Loss::Bce => Ok(None),
             // Results stand where their positions are in the input, which is shorter than the state.
             Loss::Velocity => {
@@ -237,6 +271,14 @@ impl GraphBuilder<'_> {
             }
         }
     }
+}
+
+/// An output beside its targets.
+struct Compared<'s> {
+    output: &'s OutputSpec,
+    predicted: Predicted,
+    /// Which of its rows count.
+    weights: Option<Value>,
 }
 
 fn mean(b: &mut Builder, rows: Value, weights: Option<Value>) -> Result<Value, TypeError> {

@@ -27,7 +27,7 @@ use super::args::{Args, Bounds, real, report};
 use super::constrain;
 use super::groups;
 use super::lora;
-use super::loss::{self, Objective};
+use super::loss::{self, Asked, Objective};
 use super::parametrization::{self, Parametrization};
 use super::part::{expect, incompatible};
 use super::settings;
@@ -193,6 +193,16 @@ pub fn read(
     let steps = required("steps", "steps 1000");
     let trained_on = data.and_then(|e| SOURCES.read(e, sink));
     let told = ends.zip(trained_on.as_ref());
+    if let (Some((ends, source)), Some(e)) = (told, data)
+        && let Some(other) = ends.also.first().filter(|_| !source.has_several())
+    {
+        let message = "this data has something to compare one output with";
+        let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
+        let d = d.also(other.span, "nothing is known of what this one says");
+        sink.push(d.help(
+            "several outputs are trained on `data vectors(…)`, with an array for each; leave the others out",
+        ));
+    }
     let told = told.map(|(ends, source)| source.data(ends, sink));
     let vocab = ends.and_then(|e| e.input.vocab()).unwrap_or(u64::MAX);
     let optimizer = optimizer.and_then(|e| settings::optimizer(e, sink));
@@ -254,6 +264,13 @@ pub fn read(
     let numbers = ends.is_some_and(|e| e.output.asks() == Loss::Mse);
     let loss = match value("loss") {
         Some(e) => loss::read(e, vocab, sink),
+        None if ends.is_some_and(|e| !e.also.is_empty()) => {
+            let message = "the train block has no `loss`";
+            let d = Diagnostic::error(codes::MISSING_ITEM, block.span, message);
+            let d = d.label("this model has several outputs: what each counts must be said");
+            sink.push(d.help("add, for example, `loss mse + 1/10*cross_entropy(of: class)`"));
+            None
+        }
         None if numbers => {
             let message = "the train block has no `loss`";
             let d = Diagnostic::error(codes::MISSING_ITEM, block.span, message);
@@ -263,14 +280,32 @@ pub fn read(
             ));
             None
         }
-        None => Some((Loss::Next, Objective::default())),
-    };
-    let loss = match (loss, ends) {
-        (Some((loss, objective)), Some(ends)) => {
-            let asked = objective.fit_output(loss, ends, sink);
-            asked.map(|loss| (loss, objective))
+        None => {
+            let asked = [(String::new(), Loss::Next)].into();
+            Some((asked, Objective::default()))
         }
-        (loss, _) => loss,
+    };
+    let mut also = Asked::new();
+    let at = value("loss").map_or(block.span, |e| e.span);
+    let loss = match loss {
+        Some((asked, objective)) => {
+            let first = asked.get("").copied();
+            if first.is_none() {
+                let message = "no term of the loss compares the output without a label";
+                let d = Diagnostic::error(codes::MISSING_ITEM, at, message);
+                sink.push(d.help("add a term without `of`: `mse + 1/10*cross_entropy(of: class)`"));
+            }
+            let fitting = match (first, ends) {
+                (Some(first), Some(ends)) => {
+                    let others = objective.fit_others(&asked, ends, at, sink);
+                    also = others.unwrap_or_default();
+                    objective.fit_output(first, ends, sink)
+                }
+                (first, _) => first,
+            };
+            fitting.map(|loss| (loss, objective))
+        }
+        None => None,
     };
     let separator = ends.and_then(|e| e.separator);
     let loss = loss.map(|(loss, objective)| match loss {
@@ -335,7 +370,12 @@ pub fn read(
     let (loss, objective) = loss?;
     let mut data = told??;
     match &mut data.form {
-        Form::Vectors(vectors) => vectors.events = loss == Loss::Bce,
+        Form::Vectors(vectors) => {
+            for target in &mut vectors.targets {
+                let loss = also.get(&target.output).unwrap_or(&loss);
+                target.events = *loss == Loss::Bce;
+            }
+        }
         Form::Images(images) => {
             let labelled = ends.is_some_and(|e| e.told.classes.is_some());
             let flow = |times| Flow { times, labelled };
@@ -364,6 +404,7 @@ pub fn read(
         memory: memory?,
         precision: precision?,
         loss,
+        also,
         from: from.as_ref().map(|(from, _)| from.clone()),
         tune: tuned.map_or(Some(Tune::All), |(tune, _)| tune)?,
         spectral,

@@ -111,6 +111,7 @@ pub fn plan_on(
             vocab: 1,
             context: 1,
             width: WIDTH as u64,
+            also: Default::default(),
         },
         params: &params,
         forward: &graph,

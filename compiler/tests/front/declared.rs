@@ -1,6 +1,6 @@
 //! Tests of inputs, embeddings, positions, outputs and data sources, made of what each declares: examples, parameters, defaults, mistakes.
 
-use crate::common::{Outcome, compile_text};
+use crate::common::{Cases, Outcome, compile_text};
 use odec_compiler::model::chapters::chapters;
 use odec_compiler::model::embeddings::EMBEDDINGS;
 use odec_compiler::model::inputs::{INPUTS, Input};
@@ -227,6 +227,36 @@ fn what_may_stand_at_a_place_is_said() {
     let wanted =
         "`text` or `tokens` or `images` or `vectors` or `pairs` is expected here".to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
+}
+
+/// Two parts make an embedding: a table and a matrix, which the output may read the other way round.
+#[test]
+fn an_embedding_of_two_parts() {
+    let model = |embed: &str, output: &str| {
+        compile_text(&format!(
+            "field f = rmsnorm |> linear\nmodel m {{\n  input tokens(vocab: 300, context: 8)\n  embed {embed}\n  \
+             evolve euler(f) for 1 step\n  output {output}\n}}\n"
+        ))
+    };
+    let outcome = model("learned(width: 4) |> linear(width: 16)", "logits(tied)");
+    let params = &outcome.built().params;
+    let shape = |path: &str| params.iter().find(|p| p.path == path).map(|p| &p.shape[..]);
+    assert_eq!(shape("embed.token.weight"), Some(&[300, 4][..]));
+    assert_eq!(shape("embed.linear.weight"), Some(&[16, 4][..]));
+    assert_eq!(shape("output.logits.weight"), None);
+    assert!(outcome.built().decode.is_some());
+    let mut cases = Cases::default();
+    for embed in [
+        "linear(width: 4) |> linear(width: 16)",
+        "learned(width: 4) |> conv(kernel: 3, width: 16)",
+        "learned(width: 4) |> linear",
+        "learned(width: 4) |> linear(width: 8) |> linear(width: 16)",
+    ] {
+        let outcome = model(embed, "logits(tied)");
+        assert!(outcome.checked.is_none(), "{embed} is valid");
+        cases.add(embed, outcome.rendered());
+    }
+    insta::assert_snapshot!(cases);
 }
 
 fn expr(text: &str) -> Expr {

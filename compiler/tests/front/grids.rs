@@ -120,6 +120,11 @@ fn other_stages() {
             "layernorm |> conv_attention(heads: 2, bias)",
             "layernorm |> conv_attention(heads: 2, kernel: 5, stride: 1)",
         ),
+        // Heads of 4 columns; in the next stage they would have 6.
+        (
+            "layernorm |> conv_attention(heads: 2, bias)",
+            "layernorm |> attention(heads: 2, rope(grid))",
+        ),
         (
             "for 1 step { h = 1 }",
             "for 1 step { h = 1;  weights of time { embed: 4, hidden: 4 } }",
@@ -157,7 +162,7 @@ fn result(text: &str, grid: Grid) -> (Tensor, Tensor, Vec<(LayerParam, Tensor)>)
         .collect();
     let each = params.iter().map(|(p, v)| (p.path.clone(), v.clone()));
     let given: BTreeMap<String, Tensor> = each.chain([("x".to_string(), x.clone())]).collect();
-    let y = run(&layer.graph, &given, Bindings::new(2, 3));
+    let y = run(&layer.graph, &given, Bindings::new(2, layer.sizes.context));
     let y = y.unwrap_or_else(|e| panic!("{text}: {e}"))["y"].clone();
     (y, x, params)
 }
@@ -283,6 +288,42 @@ fn positions_on_a_grid_are_those_of_two_axes() {
     }
 }
 
+/// Half of the pairs turn by the row and half by the column; a class token and the columns that are left out stay.
+#[test]
+fn pairs_turn_by_rows_and_by_columns() {
+    let grid = Grid {
+        sides: [2, 3],
+        leading: 1,
+        fixed: false,
+    };
+    let turned = |row: f64, column: f64| [row, row / 10.0, column, column / 10.0, 0.0];
+    for (words, pair) in [
+        ("", [0, 1, 2, 3, 4].map(|i| [i, i + 5])),
+        (", interleaved", [0, 1, 2, 3, 4].map(|i| [2 * i, 2 * i + 1])),
+    ] {
+        let text = format!("linear(20) |> rotary(heads: 2, grid, base: 100, share: 4/5{words})");
+        let plain = result("linear(20)", grid).0;
+        let (made, _, _) = result(&text, grid);
+        let rows = plain.data.chunks(20).zip(made.data.chunks(20));
+        for (token, (x, y)) in rows.enumerate() {
+            let at = (token % 7).checked_sub(1);
+            let angles = at.map_or([0.0; 5], |at| turned((at / 3) as f64, (at % 3) as f64));
+            for (x, y) in x.chunks(10).zip(y.chunks(10)) {
+                for ([a, b], angle) in pair.into_iter().zip(angles) {
+                    let (sin, cos) = angle.sin_cos();
+                    let want = [x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin];
+                    for (got, want) in [y[a], y[b]].into_iter().zip(want) {
+                        assert!(
+                            (got - want).abs() < 1e-14,
+                            "{text} {token}: {got}, not {want}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Each mistake is said where it is made, before anything runs.
 #[test]
 fn what_does_not_fit_is_said_at_its_place() {
@@ -386,6 +427,16 @@ fn what_does_not_fit_is_said_at_its_place() {
             "attend(id, conv2d(kernel: 3, stride: 2) |> conv2d(kernel: 3), conv2d(kernel: 3, stride: 2), heads: 2)",
         ),
         (
+            "a head without pairs for two axes",
+            att,
+            "layernorm |> attention(heads: 4, rope(grid))",
+        ),
+        (
+            "turned by places of another grid",
+            att,
+            "attend(id, conv2d(kernel: 3, stride: 2) |> rotary(heads: 2, grid), conv2d(kernel: 3, stride: 2), heads: 2)",
+        ),
+        (
             "numbers at each position",
             "layernorm |> classes(5, of: class_token)",
             "linear(3)",
@@ -404,6 +455,12 @@ fn what_does_not_fit_is_said_at_its_place() {
         "",
     );
     cases.add("a grid of texts", compile_text(&one).rendered());
+    let one = one.replace(", positions(grid)", "");
+    let turned = one.replace(
+        "f = linear",
+        "f = attention(heads: 1, rope(grid, base: 100))",
+    );
+    cases.add("texts turned on a grid", compile_text(&turned).rendered());
     cases.add(
         "stages of texts",
         compile_text(&texts.replace(", positions(grid)", "")).rendered(),

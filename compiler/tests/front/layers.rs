@@ -76,7 +76,7 @@ fn model(text: &str) -> Built {
         WIDTH => "",
         _ => " |> linear",
     };
-    let ends = match (layer.reads.grid, is_told(&layer.reads)) {
+    let ends = match (is_on_grid(&layer.reads), is_told(&layer.reads)) {
         (false, false) => [
             format!("tokens(vocab: {VOCAB}, context: {CONTEXT})"),
             format!("learned(width: {WIDTH})"),
@@ -101,6 +101,11 @@ fn model(text: &str) -> Built {
     );
     let outcome = compile_text(&source);
     outcome.checked().built.clone().expect("a model")
+}
+
+/// Whether a field reads tokens on a grid, or where they stand there.
+fn is_on_grid(reads: &Reads) -> bool {
+    reads.grid || reads.rotary.iter().any(|a| a.turns.grid.is_some())
 }
 
 /// Whether a field reads what a model is told beside its input.
@@ -239,7 +244,7 @@ fn a_text_in_pieces_is_the_whole_text() {
 
 fn reads_in_pieces(text: &str) {
     let (built, reads) = (model(text), good(text).reads);
-    let whole = reads.later_tokens || is_told(&reads);
+    let whole = reads.later_tokens || is_told(&reads) || is_on_grid(&reads);
     assert_eq!(built.decode.is_none(), whole, "{text}");
     if built.decode.is_some() {
         let kept = in_pieces(&built, text);

@@ -3,7 +3,7 @@
 use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::Built;
 use odec_graph::{OpKind, TensorType};
-use odec_program::manifest::{Form, Loss, Vectors};
+use odec_program::manifest::{Form, Loss, Target, Vectors};
 use odec_program::{Dim, names};
 
 const MODEL: &str = "field att = rmsnorm |> attention(heads: 2)
@@ -45,6 +45,11 @@ fn told(built: &Built) -> &Vectors {
     }
 }
 
+/// What the output without a label is compared with.
+fn first(built: &Built) -> &Target {
+    &told(built).targets[0]
+}
+
 fn shape(built: &Built, path: &str) -> Vec<u64> {
     let found = built.params.iter().find(|p| p.path == path);
     found.unwrap_or_else(|| panic!("no {path}")).shape.clone()
@@ -64,13 +69,16 @@ fn numbers_are_compared_at_each_position() {
     );
     let wanted = Vectors {
         inputs: "in".into(),
-        targets: "y".into(),
         positions: 9,
         width: 7,
-        columns: 3,
-        whole: false,
-        events: false,
-        classes: false,
+        targets: vec![Target {
+            output: String::new(),
+            array: "y".into(),
+            columns: 3,
+            whole: false,
+            events: false,
+            classes: false,
+        }],
         mean: -2.0,
         std: 0.25,
         leading: 0,
@@ -119,7 +127,7 @@ fn outputs_say_what_is_compared() {
         ]);
         let built = outcome.built();
         assert_eq!(targets(built), wanted, "{output}");
-        let v = told(built);
+        let v = first(built);
         assert_eq!(
             (v.columns, v.whole),
             (wanted.cols(), wanted.shape[1] != Dim::Seq)
@@ -144,7 +152,7 @@ fn classes_of_sequences_are_whole_numbers() {
         let built = outcome.built();
         let one = TensorType::index([Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)]);
         assert_eq!(targets(built), one);
-        let v = told(built);
+        let v = first(built);
         assert_eq!((v.columns, v.whole, v.classes), (3, true, true));
         let train = built.train.as_ref().expect("a train block");
         assert_eq!(train.loss, Loss::Class);
@@ -178,11 +186,80 @@ fn a_class_token_is_a_row_more() {
         ]
     );
     let v = told(built);
-    assert_eq!((v.positions, v.leading, v.whole), (9, 1, true));
+    assert_eq!((v.positions, v.leading, first(built).whole), (9, 1, true));
     // Without positions, and read by their mean.
     let embed = (", positions(learned)", ", class_token");
     let outcome = changed(&[embed, ("linear(3, bias)", "linear(3, of: mean)")]);
     assert_eq!(outcome.built().config.context, 10);
+}
+
+/// Outputs beside the first one.
+const SEVERAL: (&str, &str) = (
+    "linear(3, bias)\n",
+    "linear(3, bias)\n  output kind: rmsnorm |> classes(4)\n  output on: linear(1, of: mean)\n",
+);
+
+/// Each output has a result, parameters, targets and terms of its own.
+#[test]
+fn several_outputs_are_compared_with_an_array_each() {
+    let loss = "loss   mse + 1/4*cross_entropy(of: kind) + 1/8*bce(of: on) + 1/16*kinetic";
+    let outcome = changed(&[SEVERAL, ("loss   mse", loss)]);
+    assert_eq!(outcome.rendered(), "");
+    let built = outcome.built();
+    let names = |of: &odec_graph::Graph| -> Vec<String> {
+        let all = of.outputs().iter().map(|(name, _)| name.clone());
+        all.filter(|name| !name.starts_with("grad.")).collect()
+    };
+    assert_eq!(
+        names(&built.forward),
+        ["values", "kind.logits", "on.values"]
+    );
+    // Evaluation has what each output is compared by, training all terms.
+    assert_eq!(
+        names(&built.loss),
+        ["loss", "loss.mse", "loss.kind.cross_entropy", "loss.on.bce"]
+    );
+    assert_eq!(
+        names(&built.grad),
+        [
+            "loss",
+            "loss.mse",
+            "loss.kind.cross_entropy",
+            "loss.on.bce",
+            "loss.kinetic"
+        ]
+    );
+    assert_eq!(shape(built, "kind.output.classes.weight"), [4, 6]);
+    assert_eq!(shape(built, "kind.output.norm.gain"), [6]);
+    assert_eq!(shape(built, "on.output.linear.weight"), [1, 6]);
+    assert_eq!(built.config.kinds("targets"), 3);
+    assert_eq!(built.config.kinds("kind.targets"), 4);
+    let train = built.train.as_ref().expect("a train block");
+    let also = [("kind", Loss::Class), ("on", Loss::Bce)];
+    let also = also.map(|(label, loss)| (label.to_string(), loss));
+    assert_eq!((train.loss, &train.also), (Loss::Mse, &also.into()));
+    let of = |t: &Target| {
+        (
+            t.input(),
+            t.array.clone(),
+            t.columns,
+            [t.whole, t.events, t.classes],
+        )
+    };
+    let targets: Vec<_> = told(built).targets.iter().map(of).collect();
+    let wanted = [
+        ("targets", "y", 3, [false, false, false]),
+        ("kind.targets", "kind", 4, [true, false, true]),
+        ("on.targets", "on", 1, [true, true, false]),
+    ];
+    let wanted = wanted.map(|(input, array, n, is)| (input.to_string(), array.to_string(), n, is));
+    assert_eq!(targets, wanted);
+    let lines = built.named.objective.lines(train.loss, built.unit);
+    assert!(
+        lines[0]
+            .1
+            .starts_with("mse + 1/4 kind.cross_entropy + 1/8 on.bce + 1/16 kinetic, ")
+    );
 }
 
 /// Each mistake is said where it is made, before anything runs.
@@ -247,6 +324,86 @@ fn what_does_not_fit_is_said_at_its_place() {
         (
             "the class token last",
             &[(embed, "linear(width: 6), positions(learned), class_token")],
+        ),
+        (
+            "no loss of several outputs",
+            &[SEVERAL, ("  loss   mse\n", "")],
+        ),
+        (
+            "no term of an output",
+            &[SEVERAL, ("loss   mse", "loss   mse + bce(of: on)")],
+        ),
+        (
+            "no term of the first output",
+            &[
+                SEVERAL,
+                ("loss   mse", "loss   bce(of: on) + cross_entropy(of: kind)"),
+            ],
+        ),
+        (
+            "an output that there is not",
+            &[("loss   mse", "loss   mse + bce(of: one)")],
+        ),
+        (
+            "an output of a term of states",
+            &[("loss   mse", "loss   mse + kinetic(of: kind)")],
+        ),
+        (
+            "classes compared as numbers",
+            &[
+                SEVERAL,
+                ("loss   mse", "loss   mse + mse(of: kind) + bce(of: on)"),
+            ],
+        ),
+        (
+            "two terms of one output",
+            &[
+                SEVERAL,
+                ("loss   mse", "loss   mse + mse(of: on) + bce(of: on)"),
+            ],
+        ),
+        (
+            "two outputs of one label",
+            &[(
+                "linear(3, bias)\n",
+                "linear(3, bias)\n  output on: linear(1)\n  output on: linear(2)\n",
+            )],
+        ),
+        (
+            "two outputs without a label",
+            &[("linear(3, bias)\n", "linear(3, bias)\n  output linear(1)\n")],
+        ),
+        (
+            "a label of gradients",
+            &[(
+                "linear(3, bias)\n",
+                "linear(3, bias)\n  output grad: linear(1)\n",
+            )],
+        ),
+        (
+            "the array of another output",
+            &[
+                (
+                    "linear(3, bias)\n",
+                    "linear(3, bias)\n  output y: linear(1)\n",
+                ),
+                ("loss   mse", "loss   mse + mse(of: y)"),
+            ],
+        ),
+        (
+            "several outputs of images",
+            &[
+                (input, "patches(image: 8, patch: 2)"),
+                (
+                    "linear(3, bias)\n",
+                    "classes(10)\n  output also: classes(2)\n",
+                ),
+                (data, "images(\"a.npz\", classes: 10)"),
+                (
+                    "loss   mse",
+                    "loss   cross_entropy + cross_entropy(of: also)",
+                ),
+            ],
         ),
         ("no file", &[("\"a.npz\", ", "")]),
         ("no name", &[("inputs: \"in\"", "inputs: x")]),

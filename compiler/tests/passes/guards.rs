@@ -81,6 +81,7 @@ fn manifest() -> Manifest {
             vocab: 5,
             context: AT.seq,
             width: WIDTH,
+            also: Default::default(),
         },
         params: &params,
         forward: &forward,

@@ -355,6 +355,7 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
             vocab: VOCAB,
             context: AT.seq,
             width: WIDTH,
+            also: Default::default(),
         },
         params,
         forward,

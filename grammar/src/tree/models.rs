@@ -160,6 +160,7 @@ impl Builder<'_> {
                 span,
             },
             Rule::output => ModelItem::Output {
+                label,
                 value: values.remove(0),
                 span,
             },

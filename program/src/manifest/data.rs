@@ -1,6 +1,7 @@
 //! What is trained on: files, and what they hold.
 
 use super::{is_false, is_zero};
+use crate::names;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,12 +35,29 @@ pub enum Form {
 /// Sequences of vectors of one length, and the numbers that are predicted for each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vectors {
-    /// The names of the two arrays.
+    /// The name of the array.
     pub inputs: String,
-    pub targets: String,
     /// The most vectors of a sequence, and numbers of each.
     pub positions: u64,
     pub width: u64,
+    /// What is predicted, for each output.
+    pub targets: Vec<Target>,
+    /// What is subtracted from each number of an input before it is divided by `std`.
+    pub mean: f64,
+    pub std: f64,
+    /// Rows of zeros that a model needs behind each sequence, in whose place it puts rows of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub leading: u64,
+}
+
+/// What the numbers of an output are compared with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The label of the output; empty: it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// The name of the array.
+    pub array: String,
     /// Numbers that are predicted, for each vector or for the whole sequence.
     pub columns: u64,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -50,12 +68,13 @@ pub struct Vectors {
     /// The targets are classes, one of `columns` for each sequence.
     #[serde(default, skip_serializing_if = "is_false")]
     pub classes: bool,
-    /// What is subtracted from each number of an input before it is divided by `std`.
-    pub mean: f64,
-    pub std: f64,
-    /// Rows of zeros that a model needs behind each sequence, in whose place it puts rows of its own.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub leading: u64,
+}
+
+impl Target {
+    /// The input of an entry that is given it.
+    pub fn input(&self) -> String {
+        names::of_output(&self.output, names::TARGETS)
+    }
 }
 
 /// Texts in pairs, of which the second is predicted from the first.

@@ -70,6 +70,34 @@ pub struct Turns {
     /// Whether columns 2i and 2i + 1 of a head are a pair, and not columns i and i + head/2.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interleaved: bool,
+    /// Positions are places of a grid: the first half of the pairs turns by a place's row, the other half by its column, pair i of either by
+    /// `p · base^(−4i/columns)` (Heo et al. 2024, ECCV, section 3.2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<Places>,
+}
+
+/// Places of a grid, row by row, behind rows that stand nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Places {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub leading: u64,
+    /// Rows and columns.
+    pub sides: [u64; 2],
+}
+
+impl Places {
+    /// How many rows of a table there are.
+    pub fn positions(&self) -> u64 {
+        let [rows, columns] = self.sides;
+        rows.saturating_mul(columns).saturating_add(self.leading)
+    }
+
+    /// The row and the column of a position; none of those before the grid.
+    fn of(&self, p: u64) -> Option<[u64; 2]> {
+        let at = p.checked_sub(self.leading)?;
+        let columns = self.sides[1];
+        Some([at.checked_div(columns)?, at.checked_rem(columns)?])
+    }
 }
 
 /// Waves that turn less than `slow` times in a context are those of divided positions, those that turn more than `fast` times stay, and in between
@@ -102,6 +130,17 @@ impl Turns {
         if i >= columns / 2 {
             return 0.0;
         }
+        let (p, i, columns) = match self.grid {
+            None => (p, i, columns),
+            Some(places) => {
+                let (half, pairs) = (columns / 2, columns / 4);
+                match (places.of(p), i.checked_sub(pairs)) {
+                    (None, _) => return 0.0,
+                    (Some([row, _]), None) => (row, i, half),
+                    (Some([_, column]), Some(i)) => (column, i, half),
+                }
+            }
+        };
         let turn = base.powf(-2.0 * i as f64 / columns as f64);
         let scaling = self.scaling.unwrap_or(1.0);
         match self.long {

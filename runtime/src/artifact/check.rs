@@ -389,7 +389,7 @@ fn instruction(
             noise::KEY => None,
             name if is_depth(name) => None,
             names::PLACES => Some(e.maxima.seq),
-            _ => Some(m.model.vocab),
+            name => Some(m.model.kinds(name)),
         });
         let rows = instr.dims[rows];
         if below.is_none() || rows.at(at) < below {

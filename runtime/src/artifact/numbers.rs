@@ -32,6 +32,9 @@ const MOST_OF_A_TABLE: u64 = 1 << 28;
 pub fn check(m: &Manifest) -> Result<(), Invalid> {
     let vocab = m.model.vocab;
     within("model: vocabulary", vocab, 1, MOST_TOKENS)?;
+    for (label, kinds) in &m.model.also {
+        within(&format!("model: output {label}"), *kinds, 1, MOST_TOKENS)?;
+    }
     within("model: context", m.model.context, 1, 1 << 40)?;
     within("model: width", m.model.width, 1, 1 << 40)?;
     for d in &m.depths {
@@ -79,6 +82,13 @@ fn table(place: &str, t: &Table) -> Result<(), Invalid> {
         }
         Table::Frequencies(waves) | Table::Phases(waves) => scale(place, waves),
         Table::RotaryCos { turns, .. } | Table::RotarySin { turns, .. } => {
+            let places = turns.grid.map_or(rows, |places| places.positions());
+            if places != rows {
+                return invalid(
+                    place,
+                    format!("{places} places of a grid for {rows} positions"),
+                );
+            }
             let scaling = turns.scaling.unwrap_or(1.0);
             positive(place, "scaling of its positions", scaling)
         }
@@ -165,6 +175,13 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         }
         Form::Text { .. } | Form::Tokens => {}
     }
+    if let Some(label) = t
+        .also
+        .keys()
+        .find(|label| !m.model.also.contains_key(*label))
+    {
+        return invalid(place("loss"), format!("no output is called `{label}`"));
+    }
     match t.loss {
         Loss::Masked { rate, token, kept } => {
             share(&place("rate of hidden tokens"), rate)?;
@@ -181,12 +198,19 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
 
 fn vectors(v: &Vectors, m: &Manifest) -> Result<(), Invalid> {
     let place = "train: vectors";
-    for (what, n) in [
-        ("positions", v.positions),
-        ("width", v.width),
-        ("columns", v.columns),
-    ] {
+    for (what, n) in [("positions", v.positions), ("width", v.width)] {
         within(&format!("{place}: {what}"), n, 1, MOST_OF_AN_IMAGE)?;
+    }
+    for t in &v.targets {
+        within(&format!("{place}: columns"), t.columns, 1, MOST_OF_AN_IMAGE)?;
+        let kinds = match t.output.is_empty() {
+            true => Some(m.model.vocab),
+            false => m.model.also.get(&t.output).copied(),
+        };
+        if kinds != Some(t.columns) {
+            let what = format!("{} numbers of the output `{}`", t.columns, t.output);
+            return invalid(place, what);
+        }
     }
     within(
         &format!("{place}: leading rows"),
@@ -195,12 +219,8 @@ fn vectors(v: &Vectors, m: &Manifest) -> Result<(), Invalid> {
         MOST_LEADING,
     )?;
     let rows = v.positions + v.leading;
-    if rows != m.model.context || v.columns != m.model.vocab {
-        let (context, columns) = (m.model.context, m.model.vocab);
-        let what = format!(
-            "{rows} rows and {} numbers in a model of {context} and {columns}",
-            v.columns
-        );
+    if rows != m.model.context {
+        let what = format!("{rows} rows in a model of {}", m.model.context);
         return invalid(place, what);
     }
     finite(place, "mean", v.mean)?;

@@ -251,7 +251,8 @@ fn entry(
     at: Bindings,
     step: u64,
 ) -> Result<Option<Vec<f64>>, RunError> {
-    let vocab = x.manifest().model.vocab;
+    let model = x.manifest().model.clone();
+    let vocab = model.vocab;
     let Some(e) = x.manifest().program.entries.get(&name) else {
         return Ok(None);
     };
@@ -261,7 +262,9 @@ fn entry(
             let values = match io.name.as_str() {
                 noise::KEY => Numbers::I32(vec![step as i32]),
                 names::TOKENS => Numbers::I32(tokens(vocab, count, step)),
-                _ if io.dtype == DType::I32 => Numbers::I32(tokens(vocab, count, seed + 4)),
+                _ if io.dtype == DType::I32 => {
+                    Numbers::I32(tokens(model.kinds(&io.name), count, seed + 4))
+                }
                 _ => Numbers::F32(reals(count, step)),
             };
             (io.name.clone(), values)

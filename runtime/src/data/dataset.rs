@@ -6,6 +6,7 @@ use crate::device::rng::Stream;
 use crate::executor::Value;
 use odec_program::{names, noise};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Batches of a source in two parts: training, and held out for evaluation.
@@ -162,7 +163,7 @@ impl Numbers {
 /// Inputs of an entry, by their names. Each begins with `[rows, columns]`, or with `[rows]` where there is one for a whole row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    pub inputs: Vec<(&'static str, Numbers)>,
+    pub inputs: Vec<(Cow<'static, str>, Numbers)>,
     pub rows: u64,
     pub columns: u64,
     /// Targets that count in the loss.
@@ -179,8 +180,8 @@ impl Batch {
         Batch {
             predicted: targets.len() as u64,
             inputs: vec![
-                (names::TOKENS, Numbers::I32(tokens)),
-                (names::TARGETS, Numbers::I32(targets)),
+                (names::TOKENS.into(), Numbers::I32(tokens)),
+                (names::TARGETS.into(), Numbers::I32(targets)),
             ],
             rows,
             columns,
@@ -194,8 +195,8 @@ impl Batch {
         let rows = classes.len() as u64;
         Batch {
             inputs: vec![
-                (names::PATCHES, Numbers::F32(patches)),
-                (names::TARGETS, Numbers::I32(classes)),
+                (names::PATCHES.into(), Numbers::F32(patches)),
+                (names::TARGETS.into(), Numbers::I32(classes)),
             ],
             rows,
             columns,
@@ -214,12 +215,12 @@ impl Batch {
         velocities: Vec<f32>,
     ) -> Batch {
         let rows = times.len() as u64;
-        let labels = labels.map(|l| (names::LABEL, Numbers::F32(l)));
+        let labels = labels.map(|l| (names::LABEL.into(), Numbers::F32(l)));
         let first = [
-            (names::PATCHES, Numbers::F32(patches)),
-            (names::TIME, Numbers::F32(times)),
+            (names::PATCHES.into(), Numbers::F32(patches)),
+            (names::TIME.into(), Numbers::F32(times)),
         ];
-        let targets = (names::TARGETS, Numbers::F32(velocities));
+        let targets = (names::TARGETS.into(), Numbers::F32(velocities));
         Batch {
             inputs: first.into_iter().chain(labels).chain([targets]).collect(),
             rows,
@@ -242,9 +243,9 @@ impl Batch {
         Batch {
             predicted: targets.iter().filter(counts).count() as u64,
             inputs: vec![
-                (names::SOURCE, Numbers::I32(source)),
-                (names::TOKENS, Numbers::I32(tokens)),
-                (names::TARGETS, Numbers::I32(targets)),
+                (names::SOURCE.into(), Numbers::I32(source)),
+                (names::TOKENS.into(), Numbers::I32(tokens)),
+                (names::TARGETS.into(), Numbers::I32(targets)),
             ],
             rows,
             columns,
@@ -262,13 +263,17 @@ impl Batch {
         }
     }
 
-    /// Sequences of vectors, and the numbers that are predicted for each.
-    pub fn of_vectors(rows: u64, columns: u64, vectors: Vec<f32>, targets: Numbers) -> Batch {
+    /// Sequences of vectors, and what is predicted for each: the numbers of an output, by the name of its input.
+    pub fn of_vectors(
+        rows: u64,
+        columns: u64,
+        vectors: Vec<f32>,
+        targets: impl IntoIterator<Item = (String, Numbers)>,
+    ) -> Batch {
+        let first = (names::VECTORS.into(), Numbers::F32(vectors));
+        let targets = targets.into_iter().map(|(name, n)| (name.into(), n));
         Batch {
-            inputs: vec![
-                (names::VECTORS, Numbers::F32(vectors)),
-                (names::TARGETS, targets),
-            ],
+            inputs: [first].into_iter().chain(targets).collect(),
             rows,
             columns,
             predicted: rows,
@@ -278,8 +283,8 @@ impl Batch {
     }
 
     /// What entries are given: values by the names of their inputs.
-    pub fn fed(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
-        self.inputs.iter().map(|(name, n)| (*name, n.value()))
+    pub fn fed(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
+        self.inputs.iter().map(|(name, n)| (&**name, n.value()))
     }
 
     /// The whole numbers of an input; none, where it has other ones.

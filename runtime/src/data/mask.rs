@@ -46,7 +46,10 @@ pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
         hidden += places.len() as u64;
         places.iter().for_each(|p| row[*p] = token as i32);
     }
-    batch.inputs = vec![(TOKENS, Numbers::I32(tokens)), (TARGETS, Numbers::I32(all))];
+    batch.inputs = vec![
+        (TOKENS.into(), Numbers::I32(tokens)),
+        (TARGETS.into(), Numbers::I32(all)),
+    ];
     batch.predicted = hidden;
 }
 

@@ -10,14 +10,14 @@ use crate::data::parts::Parts;
 use odec_program::manifest::Vectors;
 use std::ops::Range;
 
-/// Arrays, row-major: `inputs [n, positions, width]`, with mean and deviation taken out, and `targets [n, positions, m]` or `[n, m]`, or `classes [n]`.
+/// Arrays, row-major: `inputs [n, positions, width]`, with mean and deviation taken out, and for each output numbers `[n, positions, m]` or `[n, m]`, or
+/// classes `[n]`.
 #[derive(Debug, Default)]
 pub struct Sequences {
     pub count: usize,
     pub positions: u64,
     pub inputs: Vec<f32>,
-    pub targets: Vec<f32>,
-    pub classes: Vec<i32>,
+    pub targets: Vec<Numbers>,
 }
 
 /// Sequences in two parts.
@@ -49,26 +49,37 @@ impl VectorSet {
     }
 
     fn batch(&self, rows: &[u32]) -> Batch {
-        let row = |of: &[f32], n: u32| -> Vec<f32> {
-            let length = of.len() / self.all.count.max(1);
-            of[n as usize * length..][..length].to_vec()
-        };
         let leading = self.shape.leading;
         let empty = vec![0.0; (leading * self.shape.width) as usize];
         let inputs = rows.iter().flat_map(|n| {
-            let mut row = row(&self.all.inputs, *n);
+            let mut row = self.row(&self.all.inputs, *n).to_vec();
             row.extend(&empty);
             row
         });
-        let targets = match self.shape.classes {
-            true => Numbers::I32(rows.iter().map(|n| self.all.classes[*n as usize]).collect()),
-            false => {
-                let each = rows.iter().flat_map(|n| row(&self.all.targets, *n));
-                Numbers::F32(each.collect())
-            }
-        };
+        let targets = self.shape.targets.iter().zip(&self.all.targets);
+        let targets =
+            targets.map(|(target, numbers)| (target.input(), self.some_of(numbers, rows)));
         let columns = self.all.positions + leading;
         Batch::of_vectors(rows.len() as u64, columns, inputs.collect(), targets)
+    }
+
+    /// The numbers of one sequence.
+    fn row<'a, T>(&self, of: &'a [T], n: u32) -> &'a [T] {
+        let length = of.len() / self.all.count.max(1);
+        &of[n as usize * length..][..length]
+    }
+
+    /// Those of some, one after the other.
+    fn some_of(&self, numbers: &Numbers, rows: &[u32]) -> Numbers {
+        let rows = rows.iter();
+        match numbers {
+            Numbers::I32(of) => {
+                Numbers::I32(rows.flat_map(|n| self.row(of, *n)).copied().collect())
+            }
+            Numbers::F32(of) => {
+                Numbers::F32(rows.flat_map(|n| self.row(of, *n)).copied().collect())
+            }
+        }
     }
 
     fn some(&self, part: &'static str, rows: &[u32]) -> Result<(), DataError> {

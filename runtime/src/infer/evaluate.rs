@@ -4,7 +4,7 @@ use crate::data::dataset::{Batch, Count, Dataset};
 use crate::data::{DataError, mask};
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::confusion::{Confusion, largest};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Manifest, Train};
 use odec_program::{Bindings, EntryId, ResultId, names};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub struct Evaluation {
     pub loss: f64,
     /// What was computed.
     pub measure: Measure,
+    /// Of several outputs what each adds to the loss, by name, without its coefficient.
+    pub terms: BTreeMap<String, f64>,
     /// What was predicted: tokens, all but the first or those that were hidden; images; or sequences.
     pub of: Count,
     /// The share of images, or sequences, whose class has the largest logit.
@@ -46,11 +48,14 @@ pub enum Measure {
     Bce,
     /// A mean square between velocities.
     Velocity,
+    /// A sum over several outputs, as the loss weighs them.
+    Sum,
 }
 
 impl Measure {
-    pub fn of(loss: Loss) -> Measure {
-        match loss {
+    pub fn of(train: &Train) -> Measure {
+        match train.loss {
+            _ if !train.also.is_empty() => Measure::Sum,
             Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Measure::Nats,
             Loss::Mse => Measure::Mse,
             Loss::Bce => Measure::Bce,
@@ -65,7 +70,32 @@ impl Measure {
             Measure::Mse => Some("mse"),
             Measure::Bce => Some("bce"),
             Measure::Velocity => Some("velocity"),
+            Measure::Sum => Some("loss"),
         }
+    }
+}
+
+/// An output that tells classes: its label, and how many there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes {
+    output: String,
+    pub count: u64,
+}
+
+impl Classes {
+    /// Those of a model, of its first output that has some.
+    pub fn of(m: &Manifest) -> Option<Classes> {
+        let train = m.train.as_ref()?;
+        if train.loss == Loss::Class {
+            let (output, count) = (String::new(), m.model.vocab);
+            return Some(Classes { output, count });
+        }
+        let mut also = train.also.iter();
+        let (label, _) = also.find(|(_, loss)| **loss == Loss::Class)?;
+        Some(Classes {
+            output: label.clone(),
+            count: *m.model.also.get(label)?,
+        })
     }
 }
 
@@ -112,11 +142,14 @@ pub fn judge(
     report: &mut dyn FnMut(u64),
 ) -> Result<(Evaluation, Option<Confusion>), EvaluateError> {
     let (rows, columns) = (x.manifest().program.maxima.longest().batch, window(x));
-    let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
+    let train = x.manifest().train.as_ref();
+    let loss = train.map_or(Loss::Next, |t| t.loss);
+    let measure = train.map_or(Measure::Nats, Measure::of);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut predicted) = (0.0, 0);
-    let tells_classes = loss == Loss::Class;
-    let mut table = tells_classes.then(|| Confusion::new(x.manifest().model.vocab as usize));
+    let classes = Classes::of(x.manifest());
+    let mut table = classes.as_ref().map(|c| Confusion::new(c.count as usize));
+    let mut terms: BTreeMap<String, f64> = BTreeMap::new();
     let mut reports: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for batch in dataset.held_out_batches(rows, columns, most)? {
         let mut batch = batch?;
@@ -128,23 +161,31 @@ pub fn judge(
         let n = batch.predicted;
         sum += out.scalar(names::LOSS)? * n as f64;
         for (output, _) in out.shapes() {
-            if let ResultId::Report(name) = ResultId::of(output) {
-                let sums = reports.entry(name.to_string()).or_default();
-                out.reals(output)?.add_to(sums, n as f64);
+            match ResultId::of(output) {
+                ResultId::Report(name) => {
+                    let sums = reports.entry(name.to_string()).or_default();
+                    out.reals(output)?.add_to(sums, n as f64);
+                }
+                ResultId::Term(name) => {
+                    let sum = terms.entry(name.to_string()).or_default();
+                    *sum += out.scalar(output)? * n as f64;
+                }
+                _ => {}
             }
         }
         predicted += n;
-        if let Some(table) = &mut table {
-            classify(x, &batch, table)?;
+        if let (Some(classes), Some(table)) = (&classes, &mut table) {
+            classify(x, &batch, classes, table)?;
         }
         report(predicted);
     }
     let all = predicted.max(1) as f64;
-    let sums = reports.values_mut().flatten();
+    let sums = reports.values_mut().flatten().chain(terms.values_mut());
     sums.for_each(|sum| *sum /= all);
     let e = Evaluation {
         loss: sum / all,
-        measure: Measure::of(loss),
+        measure,
+        terms,
         reports,
         of: dataset.unit().count(predicted),
         accuracy: table.as_ref().map(Confusion::accuracy),
@@ -153,14 +194,21 @@ pub fn judge(
 }
 
 /// Adds the classes that entry `forward` predicts for a batch of images or of sequences of vectors.
-fn classify(x: &mut Executor, batch: &Batch, table: &mut Confusion) -> Result<(), RunError> {
-    let classes = x.manifest().model.vocab as usize;
+fn classify(
+    x: &mut Executor,
+    batch: &Batch,
+    of: &Classes,
+    table: &mut Confusion,
+) -> Result<(), RunError> {
+    let [said, asked] =
+        [names::LOGITS, names::TARGETS].map(|name| names::of_output(&of.output, name));
+    let classes = of.count as usize;
     let entries = &x.manifest().program.entries;
     let planned = entries.get(&EntryId::Forward).map_or(1, |e| e.maxima.batch);
     let read = [names::PATCHES, names::VECTORS].map(|name| (name, batch.real(name)));
     let read = read.into_iter().find(|(_, numbers)| !numbers.is_empty());
     let (name, given) = read.unwrap_or((names::PATCHES, &[][..]));
-    let targets = batch.whole(names::TARGETS);
+    let targets = batch.whole(&asked);
     let numbers = given.len() / targets.len().max(1);
     let together = planned.min(batch.rows).max(1) as usize;
     let parts = given.chunks((together * numbers).max(1));
@@ -168,7 +216,7 @@ fn classify(x: &mut Executor, batch: &Batch, table: &mut Confusion) -> Result<()
         let at = Bindings::new(targets.len() as u64, batch.columns);
         let given = [(name, Value::F32(rows))];
         let logits = x.run(EntryId::Forward, at, &given, &[])?;
-        let logits: Vec<f64> = logits.reals(names::LOGITS)?.iter().collect();
+        let logits: Vec<f64> = logits.reals(&said)?.iter().collect();
         for (of_one, class) in logits.chunks_exact(classes).zip(targets) {
             table.add(*class as usize, largest(of_one));
         }

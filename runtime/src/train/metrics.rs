@@ -88,6 +88,13 @@ pub struct HeldOut {
     pub held_out_loss: f64,
     #[serde(flatten)]
     pub of: Count,
+    /// Of several outputs what each adds to the loss, without its coefficient.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "each_or_nan"
+    )]
+    pub terms: BTreeMap<String, f64>,
     /// The share of images whose class was predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
@@ -111,6 +118,13 @@ fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 /// The same of lists by their names.
+fn each_or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let each = BTreeMap::<String, Option<f64>>::deserialize(from)?.into_iter();
+    Ok(each
+        .map(|(name, x)| (name, x.unwrap_or(f64::NAN)))
+        .collect())
+}
+
 fn lists_or_nan<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeMap<String, Vec<f64>>, D::Error> {
@@ -385,6 +399,7 @@ mod tests {
             step: 2,
             held_out_loss: 0.3,
             reports: [energy()].into(),
+            terms: BTreeMap::new(),
             of: Count::Tokens(4),
             accuracy: None,
             seconds: 3.0,

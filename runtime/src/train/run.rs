@@ -202,7 +202,8 @@ impl Run {
         let held_out = metrics.records().iter().rev().find_map(|r| match r {
             Record::HeldOut(h) => Some(Evaluation {
                 loss: h.held_out_loss,
-                measure: Measure::of(train.loss),
+                measure: Measure::of(&train),
+                terms: h.terms.clone(),
                 reports: h.reports.clone(),
                 of: h.of,
                 accuracy: h.accuracy,
@@ -325,6 +326,7 @@ impl Run {
         let record = HeldOut {
             step,
             held_out_loss: e.loss,
+            terms: e.terms.clone(),
             reports: e.reports.clone(),
             of: e.of,
             accuracy: e.accuracy,
@@ -483,9 +485,9 @@ impl Run {
 
     /// The losses so far.
     pub fn curve(&self) -> Curve {
-        let loss = self.x.manifest().train.as_ref().map(|t| t.loss);
+        let train = self.x.manifest().train.as_ref();
         Curve {
-            of_numbers: loss.is_some_and(|l| Measure::of(l).name().is_some()),
+            of_numbers: train.is_some_and(|t| Measure::of(t).name().is_some()),
             ..Curve::of(&self.x.manifest().name, self.metrics.records())
         }
     }

@@ -14,7 +14,7 @@ const FLAT: u64 = 20;
 const NEAR: f64 = 1e-3;
 
 pub(crate) struct Stall {
-    /// 0 where numbers are compared: no loss is known to be that of guessing.
+    /// 0 where numbers are compared, or several outputs: no loss is known to be that of guessing.
     vocabulary: u64,
     warmup: u64,
     /// Steps so far that were so, without a gap to the last one.
@@ -28,7 +28,9 @@ pub(crate) struct Stall {
 impl Stall {
     pub fn new(m: &Manifest) -> Stall {
         let warmup = m.train.as_ref().map_or(0, |t| t.schedule.warmup());
+        let several = m.train.as_ref().is_some_and(|t| !t.also.is_empty());
         let vocabulary = match m.train.as_ref().map(|t| t.loss) {
+            _ if several => 0,
             Some(Loss::Mse | Loss::Bce | Loss::Velocity) => 0,
             _ => m.model.vocab,
         };

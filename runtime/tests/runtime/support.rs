@@ -456,6 +456,7 @@ pub fn manifest() -> Manifest {
         memory: Memory::Store,
         precision: Precision::F32,
         loss: Default::default(),
+        also: Default::default(),
         tune: Default::default(),
         spectral: None,
         from: None,
@@ -553,6 +554,7 @@ pub fn manifest() -> Manifest {
             vocab: VOCAB,
             context: CONTEXT,
             width: WIDTH,
+            also: Default::default(),
         },
         params: vec![param("embed.weight", embed), param("output.weight", head)],
         constants: vec![Constant {

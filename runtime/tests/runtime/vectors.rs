@@ -1,7 +1,7 @@
 //! Files of vectors: what is read of them, and what is refused before anything is computed.
 
 use crate::images::{npy, npz};
-use odec_program::manifest::{Data, Form, Vectors};
+use odec_program::manifest::{Data, Form, Target, Vectors};
 use odec_program::names::{TARGETS, VECTORS};
 use odec_runtime::data::dataset::{Draw, Unit};
 use odec_runtime::data::{DataError, Source, sources};
@@ -11,17 +11,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Three positions of two numbers, and one number for each position.
-fn shape() -> Vectors {
-    Vectors {
-        inputs: "x".into(),
-        targets: "y".into(),
-        positions: 3,
-        width: 2,
+/// A number for each position.
+fn target() -> Target {
+    Target {
+        output: String::new(),
+        array: "y".into(),
         columns: 1,
         whole: false,
         events: false,
         classes: false,
+    }
+}
+
+/// Three positions of two numbers, and one number for each position.
+fn shape() -> Vectors {
+    Vectors {
+        inputs: "x".into(),
+        positions: 3,
+        width: 2,
+        targets: vec![target()],
         mean: 0.5,
         std: 2.0,
         leading: 0,
@@ -119,8 +127,11 @@ fn the_same_vectors_are_read_from_files_of_both_kinds() {
     let files = [p.write("1.npz", &of_one(1)), p.write("2.npz", &of_one(2))];
     let whole = Vectors {
         inputs: "in".into(),
-        targets: "out".into(),
-        whole: true,
+        targets: vec![Target {
+            array: "out".into(),
+            whole: true,
+            ..target()
+        }],
         mean: 0.0,
         std: 1.0,
         leading: 1,
@@ -138,9 +149,12 @@ fn the_same_vectors_are_read_from_files_of_both_kinds() {
 fn classes_of_sequences_are_read() {
     let p = Place::new();
     let of_five = Vectors {
-        columns: 5,
-        whole: true,
-        classes: true,
+        targets: vec![Target {
+            columns: 5,
+            whole: true,
+            classes: true,
+            ..target()
+        }],
         ..shape()
     };
     let [(_, x), _] = arrays(4);
@@ -169,6 +183,42 @@ fn classes_of_sequences_are_read() {
         said.push(e.replace(&p.0.path().display().to_string(), ""));
     }
     insta::assert_snapshot!(said.join("\n"));
+}
+
+/// Outputs with labels have an array each, in the same archive or in files beside, whose numbers belong to the same sequences.
+#[test]
+fn several_outputs_have_an_array_each() {
+    let p = Place::new();
+    let two = Vectors {
+        targets: vec![
+            target(),
+            Target {
+                output: "kind".into(),
+                array: "kind".into(),
+                columns: 5,
+                whole: true,
+                classes: true,
+                ..target()
+            },
+        ],
+        ..shape()
+    };
+    let [x, y] = arrays(4);
+    let kind = npy("|u1", "(4,)", &[3, 0, 4, 1]);
+    p.write("train-y.npy", &y.1);
+    p.write("train-kind.npy", &kind);
+    let one = p.write("train-x.npy", &x.1);
+    let both = p.write("a.npz", &npz(&[x, y, ("kind", kind)], false));
+    for file in [&one, &both] {
+        let b = all(opened(std::slice::from_ref(file), &two, 0).unwrap());
+        assert_eq!(b.real(TARGETS)[4], -4.0);
+        assert_eq!(b.whole("kind.targets"), [3, 0, 4, 1]);
+    }
+    let b = all(opened(&[both.clone(), both], &two, 0).unwrap());
+    assert_eq!(b.whole("kind.targets"), [3, 0, 4, 1, 3, 0, 4, 1]);
+    let missing = p.write("b.npz", &npz(&arrays(4), true));
+    let e = opened(&[missing], &two, 0).err().expect("it is refused");
+    assert!(e.to_string().contains("it has no array `kind`"), "{e}");
 }
 
 #[test]
@@ -258,7 +308,10 @@ fn damaged_and_odd_files_are_named() {
         refused(&[p.write(&format!("{name}.npz"), &pair(&x, &y))], &plain);
     }
     let events = Vectors {
-        events: true,
+        targets: vec![Target {
+            events: true,
+            ..target()
+        }],
         ..shape()
     };
     let far = pair(&x, &array("(4, 3, 1)", far));

@@ -7,7 +7,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
-use odec_program::manifest::{self, LongWaves, Turns, Waves};
+use odec_program::manifest::{self, LongWaves, Places, Turns, Waves};
 
 /// `[positions, columns]`, with the values of [`manifest::Table::values`].
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,10 @@ fn written_turns(base: f64, turns: Turns) -> Written {
     if turns.interleaved {
         all.push(("interleaved", "true".into()));
     }
+    if let Some(Places { leading, sides }) = turns.grid {
+        all.push(("sides", format!("{sides:?}")));
+        all.push(("leading", leading.to_string()));
+    }
     all
 }
 
@@ -62,7 +66,23 @@ fn read_turns(given: &mut Attrs) -> Result<Turns, ParseError> {
         },
         magnitude: given.optional("magnitude")?,
         interleaved: given.optional("interleaved")?.unwrap_or(false),
+        grid: match given.optional("sides")? {
+            Some(sides) => Some(Places {
+                leading: given.need("leading")?,
+                sides: two(given, sides)?,
+            }),
+            None => None,
+        },
     })
+}
+
+/// Rows and columns of a grid.
+fn two(given: &mut Attrs, sides: Vec<i32>) -> Result<[u64; 2], ParseError> {
+    let sides: Vec<u64> = sides.iter().flat_map(|n| u64::try_from(*n)).collect();
+    match sides[..] {
+        [rows, columns] => Ok([rows, columns]),
+        _ => given.refuse("sides", "`sides` are two whole numbers"),
+    }
 }
 
 /// Features of weights have a scale, those of positions have none.
@@ -161,14 +181,10 @@ impl Op for Table {
                 }
             }
             "grid" => {
-                let sides: Vec<i32> = given.need("sides")?;
-                let sides: Vec<u64> = sides.iter().flat_map(|n| u64::try_from(*n)).collect();
-                let &[rows, columns] = &sides[..] else {
-                    return given.refuse("sides", "`sides` are two whole numbers");
-                };
+                let sides = given.need("sides")?;
                 manifest::Table::Grid {
+                    sides: two(given, sides)?,
                     leading: given.need("leading")?,
-                    sides: [rows, columns],
                     width,
                     base: given.need(base)?,
                 }
@@ -210,7 +226,10 @@ impl Op for Table {
             let ordered = |l: LongWaves| {
                 positive(l.context) && l.slow >= 0.0 && l.slow < l.fast && l.fast.is_finite()
             };
+            let turned = turns.columns.unwrap_or(shape[1]);
+            let on_grid = |p: Places| turned.is_multiple_of(4) && p.positions() == shape[0];
             if !turns.columns.is_none_or(fits)
+                || !turns.grid.is_none_or(on_grid)
                 || !turns.scaling.is_none_or(positive)
                 || !turns.magnitude.is_none_or(positive)
                 || !turns.long.is_none_or(ordered)
@@ -261,6 +280,18 @@ impl Op for Table {
                 ..Turns::default()
             },
         };
+        let axes = manifest::Table::RotarySin {
+            positions: 7,
+            head: 8,
+            base: 100.0,
+            turns: Turns {
+                grid: Some(Places {
+                    leading: 1,
+                    sides: [2, 3],
+                }),
+                ..Turns::default()
+            },
+        };
         let sinusoid = manifest::Table::Sinusoid {
             positions: 5,
             width: 7,
@@ -290,6 +321,7 @@ impl Op for Table {
             Sample::new(Table { table: normal }, "normal", vec![]),
             Sample::new(Table { table: sine }, "sine", vec![]),
             Sample::new(Table { table: part }, "part of a head", vec![]),
+            Sample::new(Table { table: axes }, "rows and columns", vec![]),
             Sample::new(Table { table: sinusoid }, "sinusoid", vec![]),
             Sample::new(Table { table: grid }, "grid", vec![]),
             Sample::new(Table { table: time }, "time", vec![]),

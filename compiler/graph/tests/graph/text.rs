@@ -8,7 +8,7 @@ use odec_graph::solve::{Mixing, Pair, Rule, Solver};
 use odec_graph::text::parse;
 use odec_graph::{Builder, Elem, Exact, Graph, Node, Pass, Site, TensorType, Value, ops, verify};
 use odec_program::Dim;
-use odec_program::manifest::{Init, LongWaves, Table, Turns, Waves};
+use odec_program::manifest::{Init, LongWaves, Places, Table, Turns, Waves};
 use proptest::prelude::*;
 
 /// A graph and what is read from its text are one, but for spans and for names that pictures use.
@@ -52,10 +52,10 @@ fn tables_and_sources() {
     for table in [
         Table::RotaryCos {
             positions: 5,
-            head: 4,
+            head: 8,
             base: 0.5,
             turns: Turns {
-                columns: Some(2),
+                columns: Some(4),
                 scaling: Some(8.0),
                 long: Some(LongWaves {
                     context: 64.0,
@@ -64,6 +64,10 @@ fn tables_and_sources() {
                 }),
                 magnitude: Some(1.25),
                 interleaved: true,
+                grid: Some(Places {
+                    leading: 1,
+                    sides: [2, 2],
+                }),
             },
         },
         Table::Time {

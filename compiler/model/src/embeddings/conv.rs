@@ -1,6 +1,6 @@
 //! `conv`: a convolution over a grid of tokens, which gives a grid of tokens.
 
-use super::{EmbedScope, Embedding};
+use super::{EmbedScope, Embedding, without_rows};
 use crate::arguments::Argument;
 use crate::codes;
 use crate::inputs::Input;
@@ -173,5 +173,9 @@ impl Embedding for Conv {
                 b.part(NORM_PART, |b| nn::layernorm(b, x, gain, bias, &eps))
             }
         }
+    }
+
+    fn read_by(&self, _: &mut Builder, _: Value, _: &mut dyn EmbedScope) -> TypeResult {
+        without_rows(Self::DECLARATION.name)
     }
 }

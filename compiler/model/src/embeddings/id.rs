@@ -1,6 +1,6 @@
 //! `id`: the numbers at each position, as they are.
 
-use super::{EmbedScope, Embedding};
+use super::{EmbedScope, Embedding, without_rows};
 use crate::inputs::Input;
 use crate::layers::{Grid, LayerParam};
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
@@ -69,5 +69,9 @@ impl Embedding for Identity {
         _: &mut dyn EmbedScope,
     ) -> TypeResult {
         Ok(input)
+    }
+
+    fn read_by(&self, _: &mut Builder, _: Value, _: &mut dyn EmbedScope) -> TypeResult {
+        without_rows(Self::DECLARATION.name)
     }
 }

@@ -33,6 +33,7 @@ impl Part for Learned {
             notes: &[
                 "In fields, `width` stands for this number.",
                 "Rows that start at a deviation of 0.02 are small beside sinusoids, whose mean square is 1/2: with `positions(sinusoidal)`, `scaled` lets fields see both. An output that uses the rows as well, `logits(tied)`, reads them as they are.",
+                "A table of narrower rows and a matrix that widens them: `learned(width: 64) |> linear(width: 512)`, x = W₂ W[token], where a table 512 wide would have more numbers than both (Lan et al. 2020, ICLR, section 3.1). `logits(tied)` reads both the other way round: y = (x W₂) Wᵀ. `--set model.width` changes the matrix, `model.embed.learned.width` the table.",
             ],
         },
         arguments: &[SCALED, WIDTH],
@@ -44,6 +45,10 @@ impl Part for Learned {
             Example {
                 text: "embed learned(width: 512, scaled), positions(sinusoidal)",
                 meaning: "as in the Transformer of 2017",
+            },
+            Example {
+                text: "embed learned(width: 64) |> linear(width: 512)",
+                meaning: "as in ALBERT, factorised",
             },
         ],
     };
@@ -101,5 +106,11 @@ impl Embedding for Learned {
         let table = w.param(b, TABLE)?;
         let x = b.push1(ops::Embedding, &[table, input])?;
         nn::combine(b, &[(self.scale.clone(), x)])
+    }
+
+    /// The table as it is, whatever rows are multiplied by.
+    fn read_by(&self, b: &mut Builder, state: Value, w: &mut dyn EmbedScope) -> TypeResult {
+        let table = w.param(b, TABLE)?;
+        nn::linear(b, state, table)
     }
 }

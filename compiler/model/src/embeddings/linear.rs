@@ -7,6 +7,7 @@ use crate::layers::{Grid, LayerParam, MAX_WIDTH, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::{MatMul, matmul::Layout};
 use odec_graph::{Builder, TypeResult, Value, nn};
 use odec_program::Dim;
 
@@ -98,5 +99,11 @@ impl Embedding for Linear {
             false => None,
         };
         b.part(PART, |b| nn::affine(b, input, nn::Affine { weight, bias }))
+    }
+
+    /// Columns of the state become those of the input. A bias would add the same number to all that an output says of a row.
+    fn read_by(&self, b: &mut Builder, state: Value, w: &mut dyn EmbedScope) -> TypeResult {
+        let weight = w.param(b, WEIGHT)?;
+        b.part(PART, |b| b.push1(MatMul::new(Layout::Nn), &[state, weight]))
     }
 }

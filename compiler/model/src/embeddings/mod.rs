@@ -10,7 +10,7 @@ use crate::scheme::args::Args;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TypeResult, Value};
+use odec_graph::{Builder, TypeError, TypeResult, Value};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -33,6 +33,16 @@ pub trait Embedding: Debug {
         made_of: (&dyn Input, Value),
         w: &mut dyn EmbedScope,
     ) -> TypeResult;
+    /// A state times the rows that it adds to states, `x Rᵀ`: what an output tied to it gives. The parameters are those of [`Embedding::build`].
+    fn read_by(&self, b: &mut Builder, state: Value, w: &mut dyn EmbedScope) -> TypeResult;
+}
+
+/// Of an embedding whose rows no output reads.
+fn without_rows(name: &'static str) -> TypeResult {
+    Err(TypeError {
+        op: name,
+        what: "has no rows that an output reads".into(),
+    })
 }
 
 /// Where an embedding and its positions find parameters and tables while the graph is built.
@@ -47,11 +57,18 @@ pub trait EmbedScope {
     fn sinusoids(&mut self, b: &mut Builder) -> TypeResult;
 }
 
+mod factorised;
+
+pub use factorised::read;
+
 parts! { Embedding: learned::Learned, linear::Linear, conv::Conv, id::Identity }
+
+const LEARNED: &str = Learned::DECLARATION.name;
+const LINEAR: &str = Linear::DECLARATION.name;
 
 /// Whether what an expression names may begin a state of the one before it: a stage of its own.
 pub fn continues(e: &Expr) -> bool {
-    is_named(e, &[Linear::DECLARATION.name, Conv::DECLARATION.name])
+    is_named(e, &[LINEAR, Conv::DECLARATION.name])
 }
 
 /// Whether what an expression names makes a grid of its own.

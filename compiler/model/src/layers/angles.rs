@@ -7,11 +7,16 @@ use crate::scheme::args::Bounds;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{LongWaves, Turns};
+use odec_program::manifest::{LongWaves, Places, Turns};
 
 /// Longest context that a model was trained with.
 const MOST_TRAINED: u64 = 1 << 40;
 
+pub(super) const GRID: Argument = Argument::flag(
+    "grid",
+    "the first half of the pairs turns by the token's row on its grid and the other half by its column, pair i of either by p · base^(−4i/r), p from 0; a class token \
+     is not turned (Heo et al. 2024, ECCV, section 3.2, with base 100)",
+);
 pub(super) const BASE: Argument = Argument::number(
     "base",
     Bounds::Within(1.0, 1e12),
@@ -51,6 +56,7 @@ pub(super) const FAST: Argument = Argument::number(
 
 /// What is given for each of these arguments.
 pub(super) struct Said<'e> {
+    grid: bool,
     base: Option<&'e Expr>,
     scaling: Option<&'e Expr>,
     interpolation: Option<&'e Expr>,
@@ -62,8 +68,9 @@ pub(super) struct Said<'e> {
 }
 
 impl<'e> Said<'e> {
-    pub fn of(at: Span, mut given: impl FnMut(&Argument) -> Option<&'e Expr>) -> Self {
+    pub fn of(at: Span, grid: bool, mut given: impl FnMut(&Argument) -> Option<&'e Expr>) -> Self {
         Said {
+            grid,
             base: given(&BASE),
             scaling: given(&SCALING),
             interpolation: given(&INTERPOLATION),
@@ -100,8 +107,15 @@ pub(super) fn read(
     let Stretched { by, how } = stretched(r, said)?;
     let mut base = base?.to_f64();
     let turned = turns.columns.unwrap_or(head);
+    let grid = match said.grid {
+        true => Some(places(r, said.at, (turned, heads))?),
+        false => None,
+    };
+    // Each axis has waves of its own.
+    let turned = if said.grid { turned / 2 } else { turned };
     let mut turns = Turns {
         scaling: (by != 1.0).then_some(by),
+        grid,
         ..turns
     };
     match how {
@@ -122,6 +136,25 @@ pub(super) fn read(
         }
     }
     Some(Angles { head, base, turns })
+}
+
+/// The grid by whose rows and columns so many columns of a head are turned.
+fn places(r: &mut Reading, at: Span, (turned, heads): (u64, Span)) -> Option<Places> {
+    let Some(grid) = r.grid() else {
+        let message =
+            "`grid` turns by rows and columns, and the tokens of this state stand on no grid";
+        let d = Diagnostic::error(codes::INCOMPATIBLE, at, message);
+        return r.fail(d.help("leave `grid` out: tokens in a row are turned by their positions"));
+    };
+    if !turned.is_multiple_of(4) {
+        let message = format!("{turned} columns have no pairs for each of two axes");
+        let d = Diagnostic::error(codes::HEAD_COUNT, heads, message);
+        return r.fail(d.label("a multiple of 4 is expected"));
+    }
+    Some(Places {
+        leading: grid.leading,
+        sides: grid.sides,
+    })
 }
 
 /// Reads `scaling` and what says how it is meant.

@@ -2,7 +2,7 @@
 //!
 //! The op divides scores by the root of a head's width; another scale is a factor of the queries, so that kernels do not depend on it.
 
-use super::angles::{self, BASE, FAST, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
+use super::angles::{self, BASE, FAST, GRID, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
 use super::network::Network;
 use super::{
@@ -30,7 +30,7 @@ pub(super) const CAUSAL: Argument = Argument::flag(
 );
 const ROPE: Argument = Argument::options(
     "rope",
-    &[BASE, SCALING, INTERPOLATION, TRAINED, SLOW, FAST],
+    &[GRID, BASE, SCALING, INTERPOLATION, TRAINED, SLOW, FAST],
     "rotary positions (Su et al. 2021) for queries and keys; column i of a head is paired with column i + d/2",
 );
 const BIAS: Argument = Argument::some(
@@ -143,6 +143,10 @@ impl Layer for Attention {
             meaning: "three tokens at most, another scale, and all biases",
         },
         Example {
+            text: "attention(heads: 4, rope(grid, base: 100))",
+            meaning: "patches of images, whose rows and columns turn queries and keys",
+        },
+        Example {
             text: "attention(heads: 2)",
             meaning: "all tokens see all: for models that fill in masked tokens",
         },
@@ -207,7 +211,8 @@ impl Layer for Attention {
         };
         let rope = match rope {
             Some(mut inside) => {
-                let said = Said::of(inside.span, |a| r.option(&mut inside, a));
+                let grid = inside.flag(GRID.name);
+                let said = Said::of(inside.span, grid, |a| r.option(&mut inside, a));
                 r.finish(inside);
                 let heads = (head, Turns::default(), heads_expr.span);
                 Some(angles::read(r, &said, heads)?)

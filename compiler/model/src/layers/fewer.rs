@@ -58,6 +58,11 @@ impl LayerReader<'_> {
                 let d = Diagnostic::error(codes::INCOMPATIBLE, part.span, message);
                 return self.fail(d.label("this reads other tokens"));
             }
+            if number > conv && reads.rotary.iter().any(|a| a.turns.grid.is_some()) {
+                let message = "what follows a stride stands on another grid than the state";
+                let d = Diagnostic::error(codes::INCOMPATIBLE, part.span, message);
+                return self.fail(d.label("this turns by rows and columns of the state's grid"));
+            }
             layers.push(layer);
             // Values with names have the state's tokens.
             at = match number >= conv {

@@ -182,22 +182,33 @@ impl Grid {
     }
 }
 
-/// Says what is wrong inside a field. Where the sizes are not known (a file without a model), nothing is said about what
-/// depends on them.
-pub fn check(leaf: &Leaf, model: Option<&OfModel>, sink: &mut Vec<Diagnostic>) {
+/// Says what is wrong inside a field, whichever of a model's states it is applied to. Where the sizes are not known (a file without a model), nothing is
+/// said about what depends on them.
+pub fn check(leaf: &Leaf, model: &[OfModel], sink: &mut Vec<Diagnostic>) {
     let some = OfModel::alone(Sizes {
         vocab: Some(256),
         context: 256,
         width: 256,
         grid: Some(Grid::square(16)),
     });
-    let known = model.unwrap_or(&some);
-    let widths = vec![known.sizes.width; leaf.params.len().max(1)];
-    let mut found = Vec::new();
-    read(leaf, &widths, known, &mut found);
+    let known = match model {
+        [] => std::slice::from_ref(&some),
+        known => known,
+    };
     let of_sizes = [codes::WIDTH_MISMATCH, codes::HEAD_COUNT];
-    found.retain(|d| model.is_some() || !of_sizes.contains(&d.code));
-    sink.extend(found);
+    let mut everywhere: Option<Vec<Diagnostic>> = None;
+    for known in known {
+        let widths = vec![known.sizes.width; leaf.params.len().max(1)];
+        let mut found = Vec::new();
+        read(leaf, &widths, known, &mut found);
+        found.retain(|d| !model.is_empty() || !of_sizes.contains(&d.code));
+        // What is wrong at one size alone is said where the field is used.
+        everywhere = Some(match everywhere {
+            None => found,
+            Some(before) => before.into_iter().filter(|d| found.contains(d)).collect(),
+        });
+    }
+    sink.extend(everywhere.unwrap_or_default());
 }
 
 /// What a field computes, evaluated at values of these widths, and the width of its result.

@@ -1,6 +1,6 @@
 //! `rotary`: turns pairs of columns of each head by the token's position.
 
-use super::angles::{self, BASE, FAST, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
+use super::angles::{self, BASE, FAST, GRID, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
 use super::attention::columns_of_head;
 use super::network::{Network, values};
@@ -47,6 +47,7 @@ impl Layer for Rotary {
     };
     const ARGUMENTS: &'static [Argument] = &[
         INTERLEAVED,
+        GRID,
         X,
         HEADS,
         SHARE,
@@ -67,6 +68,10 @@ impl Layer for Rotary {
             meaning: "half of each head's columns, with long waves",
         },
         Example {
+            text: "rotary(heads: 4, grid, base: 100)",
+            meaning: "patches of images, by their rows and columns",
+        },
+        Example {
             text: "rotary(heads: 4, scaling: 4)",
             meaning: "for a context four times as long",
         },
@@ -85,10 +90,11 @@ impl Layer for Rotary {
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let interleaved = r.flag(&INTERLEAVED);
+        let grid = r.flag(&GRID);
         let [(of, width)] = r.operands([&X])?;
         let heads_said = r.needed(&HEADS);
         let share_said = r.given(&SHARE);
-        let angles_said = Said::of(r.span(), |a| r.given(a));
+        let angles_said = Said::of(r.span(), grid, |a| r.given(a));
         let heads_said = heads_said?;
         let heads = r.whole(heads_said, MAX_WIDTH)?;
         let head = columns_of_head(r, heads_said, heads, width)?;

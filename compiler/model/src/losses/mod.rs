@@ -6,9 +6,9 @@
 use crate::codes;
 use crate::error::BuildError;
 use crate::scheme::args::Args;
-use crate::scheme::scalar::unknown_option;
+use crate::scheme::scalar::{name_of, unknown_option};
 use odec_grammar::Span;
-use odec_grammar::ast::Expr;
+use odec_grammar::ast::{Expr, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Solution, TypeError, Value, nn};
 use odec_program::manifest::Loss;
@@ -179,12 +179,20 @@ fn no_effect(span: Span, message: &str) -> Diagnostic {
     Diagnostic::error(codes::NO_EFFECT, span, message)
 }
 
-/// Reads a term, and what it asks for if it does.
-pub(super) fn read(
-    e: &Expr,
-    vocab: u64,
-    sink: &mut Vec<Diagnostic>,
-) -> Option<(Term, Option<Loss>)> {
+/// The argument that says which output a term compares.
+const OF: &str = "of";
+
+/// A term as it is written.
+pub(super) struct Written {
+    pub term: Term,
+    /// What it asks for, if it does.
+    pub asks: Option<Loss>,
+    /// The label of the output that it compares, `mse(of: place)`; that without a label.
+    pub of: Option<Ident>,
+}
+
+/// Reads a term.
+pub(super) fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Written> {
     let Some(mut args) = Args::of(e) else {
         let d = Diagnostic::error(
             codes::UNKNOWN_OPTION,
@@ -201,8 +209,24 @@ pub(super) fn read(
         return None;
     };
     let found = reader(&mut args, vocab, sink);
+    // The others are about states and weights.
+    let compares = found.as_ref().is_some_and(|(t, _)| t.compares().is_some());
+    let said = compares.then(|| args.labelled(OF, sink)).flatten();
     args.finish(&[], sink);
-    found.filter(|_| sink.len() == before)
+    let (term, asks) = found.filter(|_| sink.len() == before)?;
+    let of = match said {
+        None => None,
+        Some(e) => match name_of(e) {
+            Some(label) => Some(label),
+            None => {
+                let message = "`of` is the label of an output";
+                let d = Diagnostic::error(codes::INVALID_VALUE, e.span, message);
+                sink.push(d.help("write, for example, `cross_entropy(of: class)`"));
+                return None;
+            }
+        },
+    };
+    Some(Written { term, asks, of })
 }
 
 type Reader = fn(&mut Args, u64, &mut Vec<Diagnostic>) -> Option<(Term, Option<Loss>)>;

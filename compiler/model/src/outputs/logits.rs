@@ -27,7 +27,7 @@ impl Part for Logits {
         name: "logits",
         about: About {
             summary: "A number for each kind of tokens at every position, linear in the last state.",
-            formula: "y = x·Wᵀ, W [vocab, width]",
+            formula: "y = x·Wᵀ, W [vocab, width]; behind a factorised embedding with `tied`, y = (x·W₂)·Wᵀ",
             source: "",
             notes: &[
                 "Tied weights: Press & Wolf 2017, EACL.",
@@ -84,10 +84,10 @@ impl Output for Logits {
     }
 
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
-        let weight = match self.tied {
-            true => w.embedding(b)?,
-            false => w.param(b, WEIGHT)?,
-        };
+        if self.tied {
+            return b.part(PART, |b| w.embedded(b, state));
+        }
+        let weight = w.param(b, WEIGHT)?;
         b.part(PART, |b| nn::linear(b, state, weight))
     }
 

@@ -3,14 +3,15 @@
 //! An output is one file and one line in the list; nothing outside of this folder knows which there are. Leaves what stands before it
 //! to `layers/`, what becomes of its result while the model is trained to `losses/`.
 
+use crate::layers::network::Network;
 use crate::layers::{LayerParam, Sizes};
 use crate::losses::Predicted;
 use crate::part::{Place, parts};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, ops};
-use odec_program::ResultId;
 use odec_program::manifest::Loss;
+use odec_program::{ResultId, names};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -34,6 +35,42 @@ pub trait Output: Debug {
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted>;
 }
 
+/// How a result is made of the last state.
+#[derive(Clone, Debug)]
+pub struct OutputSpec {
+    /// Empty: the one without a label.
+    pub label: String,
+    pub before: Option<Network>,
+    pub kind: Rc<dyn Output>,
+    /// What it is compared with in training.
+    pub loss: Loss,
+    pub span: Span,
+}
+
+impl OutputSpec {
+    /// What the paths of its parameters begin with: `output`, `class.output`.
+    pub fn path(&self) -> String {
+        names::of_output(&self.label, OUTPUT)
+    }
+
+    /// What its result is called.
+    pub fn result(&self) -> String {
+        names::of_output(&self.label, &self.kind.result().to_string())
+    }
+
+    /// What the graphs of the loss are given to compare it with.
+    pub fn targets(&self, of: Sizes) -> ops::Input {
+        let targets = self.kind.targets(of);
+        ops::Input {
+            name: names::of_output(&self.label, &targets.name),
+            ..targets
+        }
+    }
+}
+
+/// What the paths of its parameters end with, before their own.
+pub const OUTPUT: &str = "output";
+
 /// What an output may use of the other end.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedded {
@@ -49,8 +86,8 @@ pub struct Embedded {
 pub trait OutputScope {
     /// By its path below `output`.
     fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
-    /// The parameter of the embedding that has a row for each kind of tokens.
-    fn embedding(&mut self, b: &mut Builder) -> TypeResult;
+    /// A state times the rows that the embedding has for each kind of tokens.
+    fn embedded(&mut self, b: &mut Builder, state: Value) -> TypeResult;
     /// Rows of the state before those of the input.
     fn leading(&self) -> u64;
 }

@@ -165,6 +165,10 @@ impl DataSource for Images {
         None
     }
 
+    fn has_several(&self) -> bool {
+        false
+    }
+
     fn tokenized(&self) -> Option<Tokenized> {
         None
     }

@@ -8,7 +8,7 @@ use crate::codes;
 use crate::inputs::Input;
 use crate::layers::Sizes;
 use crate::leading::Conditions;
-use crate::outputs::Output;
+use crate::outputs::{Output, OutputSpec};
 use crate::part::{PartReading, Place, incompatible, parts};
 use crate::scheme::scalar::name_of;
 use odec_grammar::Span;
@@ -27,6 +27,8 @@ pub trait DataSource: Debug {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data>;
     /// How many kinds of tokens it gives, where that is known before a file is read.
     fn kinds(&self) -> Option<u64>;
+    /// Whether it has something that outputs with labels are compared with.
+    fn has_several(&self) -> bool;
     /// The file that says how tokens are made, and where it is named.
     fn tokenized(&self) -> Option<Tokenized>;
 }
@@ -38,6 +40,8 @@ pub struct Ends<'m> {
     /// What an encoder reads, in models of two sequences.
     pub source: Option<&'m dyn Input>,
     pub output: &'m dyn Output,
+    /// Those with labels.
+    pub also: &'m [OutputSpec],
     /// Rows that the model puts before those of the input.
     pub leading: u64,
     /// The token that ends segments of the input, where they are told apart.

@@ -159,6 +159,10 @@ impl DataSource for Pairs {
         }
     }
 
+    fn has_several(&self) -> bool {
+        false
+    }
+
     fn tokenized(&self) -> Option<Tokenized> {
         match &self.tokenizer {
             Tokenizer::Bytes => None,

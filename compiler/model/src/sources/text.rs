@@ -100,6 +100,10 @@ impl DataSource for Text {
         }
     }
 
+    fn has_several(&self) -> bool {
+        false
+    }
+
     fn tokenized(&self) -> Option<Tokenized> {
         match &self.tokenizer {
             Tokenizer::Bytes => None,

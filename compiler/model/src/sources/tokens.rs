@@ -59,6 +59,10 @@ impl DataSource for Tokens {
         None
     }
 
+    fn has_several(&self) -> bool {
+        false
+    }
+
     fn tokenized(&self) -> Option<Tokenized> {
         None
     }

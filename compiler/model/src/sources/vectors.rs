@@ -3,12 +3,13 @@
 use super::{DataSource, Ends, Tokenized};
 use crate::arguments::{Argument, Silent};
 use crate::inputs::Unit;
+use crate::outputs::Output;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use crate::scheme::args::Bounds;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_program::Dim;
-use odec_program::manifest::{self, Data, Form, Loss};
+use odec_program::manifest::{self, Data, Form, Loss, Target};
 
 /// Largest magnitude of a mean.
 const MOST: f64 = 1e30;
@@ -59,6 +60,7 @@ impl Part for Vectors {
             notes: &[
                 "Files named `….npz` hold both arrays. Of a file named `….npy`, whose name has the word that `inputs` says, the targets are in the file beside it that has the word of `targets` in its place: `train-x.npy`, `train-y.npy`.",
                 "Numbers are real, of 4 or 8 bytes; classes, which `classes(m)` tells, are whole ones from 0 to m − 1. All are read before training begins: an array of another shape, and a number that is none, are named. Targets of `bce` are from 0 to 1.",
+                "An output with a label is compared with the array of that name: `output kind: layernorm |> classes(3)` with `kind`, in the same archive, or in the file beside that has this word.",
                 "Which sequences are held out is drawn, once for all; training goes through all others before any comes again.",
             ],
         },
@@ -94,29 +96,46 @@ impl DataSource for Vectors {
             sink.push(d.help("write `input vectors(width: 12, context: 100)`"));
             return None;
         }
-        let classes = match of.output.asks() {
-            Loss::Mse => false,
-            Loss::Class => true,
-            _ => {
-                let d = incompatible(self.span, "`vectors` have numbers or a class to compare with");
-                let d = d.label("this model tells tokens");
-                sink.push(d.help("write `output … |> linear(3)` and `loss mse`, or `output … |> classes(10)`"));
-                return None;
-            }
+        let target = |label: &str, array: &str, output: &dyn Output| {
+            let classes = match output.asks() {
+                Loss::Mse => false,
+                Loss::Class => true,
+                _ => return None,
+            };
+            let rows = output.targets(of.sizes).ty;
+            Some(Target {
+                output: label.into(),
+                array: array.into(),
+                columns: output.columns(of.sizes),
+                whole: rows.shape.get(1) == Some(&Dim::Fixed(1)),
+                // The loss says whether they are (`train.rs`).
+                events: false,
+                classes,
+            })
         };
-        let target = of.output.targets(of.sizes).ty;
+        let first = target("", &self.targets, of.output);
+        let others = of.also.iter().map(|o| target(&o.label, &o.label, &*o.kind));
+        let targets: Option<Vec<Target>> = [first].into_iter().chain(others).collect();
+        let Some(targets) = targets else {
+            let d = incompatible(self.span, "`vectors` have numbers or a class to compare with");
+            let d = d.label("this model tells tokens");
+            sink.push(d.help("write `output … |> linear(3)` and `loss mse`, or `output … |> classes(10)`"));
+            return None;
+        };
+        let arrays = || [&self.inputs, &self.targets];
+        if let Some(o) = of.also.iter().find(|o| arrays().contains(&&o.label)) {
+            let message = format!("the array `{}` is that of another output, or of the input", o.label);
+            let d = incompatible(o.span, &message).also(self.span, "named here");
+            sink.push(d.help("give the output another label: what it is compared with is the array of its label"));
+            return None;
+        }
         Some(Data {
             files: self.files.clone(),
             form: Form::Vectors(manifest::Vectors {
                 inputs: self.inputs.clone(),
-                targets: self.targets.clone(),
                 positions: of.input.context(),
                 width: of.input.value().ty.cols(),
-                columns: of.output.columns(of.sizes),
-                whole: target.shape.get(1) == Some(&Dim::Fixed(1)),
-                // The loss says whether they are (`train.rs`).
-                events: false,
-                classes,
+                targets,
                 mean: self.mean,
                 std: self.std,
                 leading: of.leading,
@@ -127,6 +146,10 @@ impl DataSource for Vectors {
 
     fn kinds(&self) -> Option<u64> {
         None
+    }
+
+    fn has_several(&self) -> bool {
+        true
     }
 
     fn tokenized(&self) -> Option<Tokenized> {

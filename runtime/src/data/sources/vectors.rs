@@ -1,19 +1,19 @@
 //! Files of vectors with the numbers that are predicted for them.
 //!
-//! - `….npz` of NumPy with both arrays, of the names that the data says;
-//! - `….npy`: inputs, and their targets in the file beside it whose name has the word of the targets in the place of that of the inputs.
+//! - `….npz` of NumPy with all arrays, of the names that the data says;
+//! - `….npy`: inputs, and targets in files beside it whose names have the word of the targets in the place of that of the inputs.
 //!
 //! All of it is read into memory and looked at before anything is computed: shapes, and numbers that are none.
 
 use super::DataSource;
 use super::arrays::{Archive, beside_of, whole};
 use crate::data::array::{self, Element, Head};
-use crate::data::dataset::Dataset;
+use crate::data::dataset::{Dataset, Numbers};
 use crate::data::identity::{DataFile, Identity};
 use crate::data::vectors::{Sequences, VectorSet};
 use crate::data::{DataError, Source};
 use crate::system::shown::Shown;
-use odec_program::manifest::Vectors;
+use odec_program::manifest::{Target, Vectors};
 use std::path::{Path, PathBuf};
 
 pub struct VectorFiles<'a> {
@@ -27,7 +27,7 @@ impl DataSource for VectorFiles<'_> {
     fn open(&self, s: &Source, _: u64) -> Result<Box<dyn Dataset>, DataError> {
         let (mut all, mut files) = (Sequences::default(), vec![]);
         for path in s.data.files.iter().map(Path::new) {
-            let [inputs, targets] = self.arrays(path, &mut files)?;
+            let (inputs, targets) = self.arrays(path, &mut files)?;
             self.add(&mut all, &inputs, &targets)?;
         }
         let name = s.data.files.join(", ");
@@ -42,11 +42,14 @@ impl DataSource for VectorFiles<'_> {
 }
 
 impl VectorFiles<'_> {
-    /// The arrays of inputs and of targets.
-    fn arrays(&self, path: &Path, files: &mut Vec<Identity>) -> Result<[Named; 2], DataError> {
-        let Vectors {
-            inputs, targets, ..
-        } = self.shape;
+    /// The arrays of inputs, and of the targets of each output.
+    fn arrays(
+        &self,
+        path: &Path,
+        files: &mut Vec<Identity>,
+    ) -> Result<(Named, Vec<Named>), DataError> {
+        let inputs = &self.shape.inputs;
+        let targets = || self.shape.targets.iter().map(|t| t.array.as_str());
         let file = known(path)?;
         files.push(file.identity()?);
         // Shapes are looked at when both are here.
@@ -55,34 +58,41 @@ impl VectorFiles<'_> {
         match extension {
             Some("npz") => {
                 let mut archive = Archive::open(&file)?;
-                let names = [inputs, targets];
-                if let Some(missing) = names.into_iter().find(|name| !archive.has(name)) {
+                let mut names = [inputs.as_str()].into_iter().chain(targets());
+                if let Some(missing) = names.find(|name| !archive.has(name)) {
                     let has = archive.names();
                     let reason = format!("it has no array `{missing}`; it has {has:?}");
                     return Err(DataError::images(path, reason));
                 }
-                Ok([archive.array(inputs, &any)?, archive.array(targets, &any)?])
+                let of_inputs = archive.array(inputs, &any)?;
+                let of_targets: Result<_, _> = targets().map(|t| archive.array(t, &any)).collect();
+                Ok((of_inputs, of_targets?))
             }
             Some("npy") => {
-                let of_targets = beside_of(path, &[(inputs, targets)]).ok_or_else(|| {
-                    let reason = format!(
-                        "its name does not have `{inputs}` as a word, so where its targets are is not known"
-                    );
-                    DataError::images(path, reason)
-                })?;
-                let found = known(&of_targets).map_err(|e| match e {
-                    DataError::NoVectorsAt { path: other } => DataError::images(
-                        path,
-                        format!("its targets are not beside it, in {other}"),
-                    ),
-                    e => e,
-                })?;
-                files.push(found.identity()?);
                 let read = |file: &DataFile| -> Result<Named, DataError> {
                     let (head, bytes) = whole(file, array::npy, &any)?;
                     Ok((file.path().to_path_buf(), head, bytes))
                 };
-                Ok([read(&file)?, read(&found)?])
+                let of_inputs = read(&file)?;
+                let mut of_targets = Vec::new();
+                for array in targets() {
+                    let beside = beside_of(path, &[(inputs, array)]).ok_or_else(|| {
+                        let reason = format!(
+                            "its name does not have `{inputs}` as a word, so where its targets are is not known"
+                        );
+                        DataError::images(path, reason)
+                    })?;
+                    let found = known(&beside).map_err(|e| match e {
+                        DataError::NoVectorsAt { path: other } => DataError::images(
+                            path,
+                            format!("its targets are not beside it, in {other}"),
+                        ),
+                        e => e,
+                    })?;
+                    files.push(found.identity()?);
+                    of_targets.push(read(&found)?);
+                }
+                Ok((of_inputs, of_targets))
             }
             _ => Err(DataError::images(
                 path,
@@ -91,7 +101,7 @@ impl VectorFiles<'_> {
         }
     }
 
-    fn add(&self, all: &mut Sequences, inputs: &Named, targets: &Named) -> Result<(), DataError> {
+    fn add(&self, all: &mut Sequences, inputs: &Named, targets: &[Named]) -> Result<(), DataError> {
         let of = self.shape;
         let (path, head, _) = inputs;
         let [n, positions, width] = head.shape[..] else {
@@ -118,35 +128,47 @@ impl VectorFiles<'_> {
             );
             return Err(DataError::images(path, reason));
         }
-        let wanted = match of.whole {
-            _ if of.classes => vec![n],
-            true => vec![n, of.columns],
-            false => vec![n, positions, of.columns],
-        };
-        let (path, head, _) = targets;
-        if head.shape != wanted {
-            let reason = format!(
-                "its shape is {:?}; targets of these inputs are {wanted:?}",
-                head.shape
-            );
-            return Err(DataError::images(path, reason));
+        for (target, (path, head, _)) in of.targets.iter().zip(targets) {
+            let wanted = match target.whole {
+                _ if target.classes => vec![n],
+                true => vec![n, target.columns],
+                false => vec![n, positions, target.columns],
+            };
+            if head.shape != wanted {
+                let reason = format!(
+                    "its shape is {:?}; targets of these inputs are {wanted:?}",
+                    head.shape
+                );
+                return Err(DataError::images(path, reason));
+            }
         }
         all.positions = positions;
         all.count += n as usize;
         let standard = |x: f64| (x - of.mean) / of.std;
         let any = |_: f64| None;
         all.inputs.extend(numbers(inputs, n, standard, any)?);
-        if of.classes {
-            all.classes.extend(classes(targets, of.columns)?);
-            return Ok(());
+        for (number, (target, named)) in of.targets.iter().zip(targets).enumerate() {
+            let found = compared(target, named, n)?;
+            match (all.targets.get_mut(number), found) {
+                (Some(Numbers::I32(all)), Numbers::I32(more)) => all.extend(more),
+                (Some(Numbers::F32(all)), Numbers::F32(more)) => all.extend(more),
+                (_, first) => all.targets.push(first),
+            }
         }
-        let event = |x: f64| match of.events && !(0.0..=1.0).contains(&x) {
-            true => Some("targets of `bce` are from 0 to 1"),
-            false => None,
-        };
-        all.targets.extend(numbers(targets, n, |x| x, event)?);
         Ok(())
     }
+}
+
+/// What an output is compared with, of so many sequences.
+fn compared(target: &Target, named: &Named, sequences: u64) -> Result<Numbers, DataError> {
+    if target.classes {
+        return classes(named, target.columns).map(Numbers::I32);
+    }
+    let event = |x: f64| match target.events && !(0.0..=1.0).contains(&x) {
+        true => Some("targets of `bce` are from 0 to 1"),
+        false => None,
+    };
+    numbers(named, sequences, |x| x, event).map(Numbers::F32)
 }
 
 fn known(path: &Path) -> Result<DataFile, DataError> {

@@ -242,7 +242,12 @@ fn points_between_noise_and_images_can_be_drawn_again() {
         batch: 8,
         tokens: None,
     };
-    let names = |b: &Batch| b.inputs.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    let names = |b: &Batch| {
+        b.inputs
+            .iter()
+            .map(|(name, _)| name.to_string())
+            .collect::<Vec<_>>()
+    };
     let whole = set.training_batch(draw(3, 7), 0..8, 8).unwrap();
     assert_eq!(names(&whole), [PATCHES, TIME, LABEL, TARGETS]);
     assert_eq!((whole.rows, whole.columns, whole.predicted), (8, 8, 8));
