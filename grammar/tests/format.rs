@@ -351,7 +351,10 @@ fn varied(text: &str, bits: &[u8]) -> String {
         rows &= line.trim() != "}";
         // Blanks mean something in rows that stand on one line as well.
         let fixed = rows || line.contains("tableau") || line.contains("multistep");
-        out.push_str(&" ".repeat(usize::from(bit() % 9)));
+        // A comment that begins where the one behind the line above does goes on with it: this one begins where none does.
+        let comment = line.trim_start().starts_with("//");
+        let blanks = usize::from(bit() % 9);
+        out.push_str(&" ".repeat(if comment { 0 } else { blanks }));
         if fixed {
             for word in line.split_inclusive(' ') {
                 out.push_str(word);

@@ -13,6 +13,8 @@ use odec_runtime::system::progress::{Show, Work};
 use odec_runtime::{out, outln};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 /// Families in the order of the page; what lies elsewhere follows.
 const FAMILIES: [&str; 10] = [
@@ -76,18 +78,44 @@ pub fn run(args: &cli::Schemes) -> Done {
     Ok(())
 }
 
-/// The schemes of some families, by name. Proofs take a few seconds.
+/// Of a thread: what the main thread has on Linux, for which depths are allowed.
+const STACK: usize = 8 << 20;
+
+/// The schemes of some families, by name. Proofs take a few seconds: each thread takes the next scheme.
 fn rows(families: &[&str], show: Show) -> Done<Vec<Row>> {
     let wanted = LIBRARY.iter().filter(|s| families.contains(&s.family));
-    let total = wanted.clone().count() as u64;
-    let mut work = Work::new(show, "schemes", total);
-    let mut rows = Vec::new();
-    for (done, scheme) in wanted.enumerate() {
-        work.at(done as u64);
-        rows.push(row(scheme)?);
-    }
+    let wanted: Vec<&LibraryScheme> = wanted.collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut work = Work::new(show, "schemes", wanted.len() as u64);
+    let mut found: Vec<Option<Done<Row>>> = wanted.iter().map(|_| None).collect();
+    let (next, (send, received)) = (AtomicUsize::new(0), mpsc::channel());
+    std::thread::scope(|scope| -> Done {
+        for _ in 0..threads.min(wanted.len()) {
+            let (send, next, wanted) = (send.clone(), &next, &wanted);
+            let prove = move || {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(scheme) = wanted.get(n) else { break };
+                    // Nobody receives it where a thread could not be started.
+                    let _ = send.send((n, row(scheme)));
+                }
+            };
+            let thread = std::thread::Builder::new().stack_size(STACK);
+            thread
+                .spawn_scoped(scope, prove)
+                .map_err(Failure::internal)?;
+        }
+        drop(send);
+        for (done, (n, row)) in received.into_iter().enumerate() {
+            work.at(done as u64 + 1);
+            found[n] = Some(row);
+        }
+        Ok(())
+    })?;
     work.finish();
-    Ok(rows)
+    let missing = || Failure::internal("a scheme was not looked at");
+    let found = found.into_iter().map(|row| row.ok_or_else(missing)?);
+    found.collect()
 }
 
 /// The chosen families: by their whole names, or by a part such as `runge_kutta`.

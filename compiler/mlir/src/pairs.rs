@@ -9,11 +9,6 @@ use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::transpose;
 use odec_program::kernel::Order;
 
-/// Bytes of a line of the cache.
-const LINE: u64 = 64;
-/// How many rows ahead a matrix is prefetched.
-const AHEAD: i64 = 16;
-
 /// Where a panel comes from and goes to.
 #[derive(Clone, Copy)]
 pub struct Pairs {
@@ -89,12 +84,6 @@ pub fn copy(e: &mut Emitter, p: Pairs) {
                 let offset = e.mul(k, p.stride);
                 let from = e.at(p.from, offset, p.elem);
                 let from = e.at_const(from, first, p.elem);
-                if (first as u64 * p.elem.bytes()).is_multiple_of(LINE) {
-                    // Rows are too far apart for the processor to foresee the next ones.
-                    let ahead = e.mul_int(p.stride, AHEAD);
-                    let ahead = e.at(from, ahead, p.elem);
-                    e.prefetch(ahead, false);
-                }
                 p.load(e, from, mask)
             };
             let (even, odd) = (row(e, 0), row(e, 1));
