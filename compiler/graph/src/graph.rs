@@ -213,6 +213,13 @@ impl<O: InferTypes> Builder<O> {
         Builder::default()
     }
 
+    /// A builder of a graph of about so many nodes.
+    pub fn with_capacity(nodes: u32) -> Self {
+        let mut b = Builder::default();
+        b.graph.nodes.reserve(nodes as usize);
+        b
+    }
+
     /// Goes on building after an existing graph: its values stay valid.
     pub fn extend(graph: Graph<O>) -> Self {
         Builder {

@@ -29,7 +29,7 @@ where
     F: FnMut(&mut Builder, u32, &Node, &[Value], &Map) -> Result<Vec<Value>, TypeError>,
 {
     let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
-    let mut b = Builder::new();
+    let mut b = Builder::with_capacity(graph.len());
     let mut map = Map {
         first: vec![u32::MAX; graph.len() as usize],
         values: Vec::with_capacity(graph.len() as usize),
