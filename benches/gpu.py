@@ -319,7 +319,7 @@ def parser() -> argparse.ArgumentParser:
     first.add_argument("--steps", type=int, default=50, help="training steps whose losses are compared")
     first.add_argument("--memory", type=float, default=70, help="GiB that a timed model may need")
     first.add_argument("--jobs", type=int, default=os.cpu_count())
-    first.add_argument("--preset", type=int, default=6, help="of xz: 1 packs in a seventh of the time, and takes a quarter more room")
+    first.add_argument("--preset", type=int, default=6, help="of xz: 1 packs in a sixth of the time, and takes a fifth more room")
     first.add_argument("--tiny", action="store_true", help="toy sizes: for trying the scripts")
     second = phases.add_parser("run", help="measure on the card of this machine")
     second.add_argument("folder", type=Path)

@@ -194,6 +194,15 @@ mod tests {
     }
 
     proptest! {
+        /// On both sides of 64 and of 128 binary digits.
+        #[test]
+        fn divisors_of_short_numbers_are_those_of_the_library(
+            a in any::<u128>(), b in any::<u128>(), shifts in prop::array::uniform2(0u32..128), common in any::<u16>(),
+        ) {
+            let [a, b] = [a >> shifts[0], b >> shifts[1]].map(|n| BigInt::from(n) * common);
+            prop_assert_eq!(gcd(&a, &b), a.gcd(&b));
+        }
+
         #[test]
         fn divisors_are_those_of_the_library(
             a in prop::collection::vec(any::<u64>(), 0..30),
