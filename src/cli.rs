@@ -763,6 +763,22 @@ pub struct Report {
     /// The HTML file to write
     #[arg(short, long)]
     pub output: PathBuf,
+    /// Show how each model continues this text
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Tokens of a continuation
+    #[arg(long, value_name = "N", requires = "prompt", default_value_t = 200)]
+    pub tokens: u64,
+    /// Sampling temperature of continuations; 0 takes the likeliest token each time
+    #[arg(long, value_name = "T", requires = "prompt", default_value_t = 0.8)]
+    pub temperature: f64,
+    /// Seed of their sampling
+    #[arg(long, value_name = "N", requires = "prompt", default_value_t = 0)]
+    pub seed: u64,
+    /// For continuations, run the compiled code of artifacts that were not built here, instead of recompiling their kernels; such code can do
+    /// anything that you can do
+    #[arg(long, requires = "prompt")]
+    pub trust: bool,
 }
 
 #[derive(Args)]

@@ -4,6 +4,8 @@
 
 mod place;
 
+use odec_runtime::system::shown::markup;
+use odec_source::escape::escaped_lines;
 use place::{Place, TINY, text};
 use serde_json::Value;
 use std::path::Path;
@@ -307,6 +309,31 @@ fn learned_coefficients_are_on_the_page() {
     }
     let curves = page.matches("<title>scheme.b, step 1</title>").count();
     assert_eq!(curves, 2, "wide and narrow");
+}
+
+#[test]
+fn samples_are_on_the_page_as_the_runs_generate_them() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "runs/text"]);
+    let masked = TINY.replace("causal, ", "");
+    let masked = masked.replace("cross_entropy", "masked(rate: 15%)");
+    place.write("masked.ode", &masked);
+    place.good(&["train", "masked.ode", "--out", "runs/masked"]);
+    let how = ["--prompt", "to <b", "--tokens", "20", "--seed", "3"];
+    place.good(&[&["report", "runs", "-o", "page.html"][..], &how].concat());
+    let said = json(
+        &place,
+        &[&["generate", "runs/text", "--json"][..], &how].concat(),
+    );
+    let text = markup(&escaped_lines(said["text"].as_str().expect("a text")));
+    let shown = format!("<b>to &lt;b</b>{text}</pre>");
+    let page = place.read("page.html");
+    assert!(page.contains(&shown), "{shown}");
+    let why = "<p class=\"soft\">this model reads later tokens, so it cannot generate text;";
+    assert!(page.contains(why), "{page}");
+    let (code, said) = place.bad(&["report", "runs", "-o", "page.html", "--prompt", ""]);
+    assert!(code == 1 && said.contains("the prompt is empty"), "{said}");
+    assert_eq!(place.read("page.html"), page, "it is as it was");
 }
 
 /// CRC-32C bit by bit, as RFC 3720 defines it.

@@ -18,5 +18,6 @@ pub mod page;
 mod pareto;
 mod plot;
 pub mod runs;
+pub mod samples;
 pub mod sparkline;
 pub mod table;

@@ -110,6 +110,23 @@ pub fn generate(
     generate_several(x, tokenizer, &[asked], s, &mut |_, piece| emit(piece))
 }
 
+/// Whether any model could continue these prompts in this way.
+///
+/// # Errors
+/// On a prompt without a character, and on numbers that choose no token.
+pub fn can_ask(asked: &[Asked], s: &Sampling) -> Result<(), GenerateError> {
+    if asked.iter().any(|a| a.prompt.is_empty()) {
+        return Err(GenerateError::EmptyPrompt);
+    }
+    if !(s.temperature >= 0.0 && s.temperature.is_finite()) {
+        return Err(GenerateError::Temperature(s.temperature));
+    }
+    if s.top_k == Some(0) {
+        return Err(GenerateError::TopK);
+    }
+    Ok(())
+}
+
 /// Continues several texts; `emit` gets the number of a text and a piece of it. As many as the program has room for are read together, in one pass
 /// over the weights for a token of each; of a program that reads one text, one after the other. Each is what it is alone, bit for bit.
 ///
@@ -122,15 +139,7 @@ pub fn generate_several(
     s: &Sampling,
     emit: &mut dyn FnMut(usize, &str) -> io::Result<()>,
 ) -> Result<(), GenerateError> {
-    if asked.iter().any(|a| a.prompt.is_empty()) {
-        return Err(GenerateError::EmptyPrompt);
-    }
-    if !(s.temperature >= 0.0 && s.temperature.is_finite()) {
-        return Err(GenerateError::Temperature(s.temperature));
-    }
-    if s.top_k == Some(0) {
-        return Err(GenerateError::TopK);
-    }
+    can_ask(asked, s)?;
     let vocab = x.manifest().model.vocab;
     let known = tokenizer.vocabulary();
     if known > vocab {
