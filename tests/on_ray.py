@@ -7,6 +7,7 @@ own process, a node, and odec itself; stops by Ctrl-C. Nothing may be lost or tr
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -159,20 +160,28 @@ class Place:
         print(f"   {trial} killed at step {done}, went on from step {least}", flush=True)
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 def main():
     odec = Path(sys.argv[1]).resolve()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    port = free_port()
+    head = {"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": port}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     second = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     os.environ["RAY_ADDRESS"] = cluster.address
     try:
         with tempfile.TemporaryDirectory() as folder:
-            check(Place(odec, Path(folder)), cluster, second)
+            check(Place(odec, Path(folder)), cluster, second, f"ray://127.0.0.1:{port}")
     finally:
         cluster.shutdown()
 
 
-def check(place, cluster, second):
+def check(place, cluster, second, client):
     print("in this process", flush=True)
     place.good("whole")
     place.good("halved", "--jobs", "1", file="h.ode")
@@ -217,6 +226,14 @@ def check(place, cluster, second):
     cluster.remove_node(second, allow_graceful=False)
     place.finished(process, "lost")
     place.compare("lost")
+
+    print("a client, of which a worker is killed", flush=True)
+    process = place.start("client", *RAY[2:], "--engine", client)
+    child, worker, trial, done = place.in_mid_trial("client", process)
+    os.kill(worker, signal.SIGKILL)
+    place.goes_on("client", process, trial, done)
+    place.finished(process, "client")
+    place.compare("client")
     print("good", flush=True)
 
 

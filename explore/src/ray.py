@@ -80,10 +80,20 @@ def why(error):
     return str(error).strip().rstrip(".") or type(error).__name__
 
 
+def authenticate():
+    """Shows a cluster elsewhere the token that this user has, as Ray does by itself only where it begins or joins one."""
+    token = os.environ.get("RAY_AUTH_TOKEN_PATH") or os.path.expanduser("~/.ray/auth_token")
+    if "RAY_AUTH_TOKEN" in os.environ or os.path.isfile(token):
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
 def main():
     first = json.loads(sys.stdin.readline() or "null")
     if first is None:
         return
+    # Ray reads it when it is imported.
+    if (first["address"] or os.environ.get("RAY_ADDRESS") or "").startswith("ray://"):
+        authenticate()
     try:
         import ray
     except ImportError as error:
