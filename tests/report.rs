@@ -315,7 +315,9 @@ fn learned_coefficients_are_on_the_page() {
 fn samples_are_on_the_page_as_the_runs_generate_them() {
     let place = Place::new();
     place.good(&["train", "tiny.ode", "--out", "runs/text"]);
-    let masked = TINY.replace("causal, ", "").replace("vocab: 256", "vocab: 257");
+    let masked = TINY
+        .replace("causal, ", "")
+        .replace("vocab: 256", "vocab: 257");
     let masked = masked.replace("cross_entropy", "masked(rate: 15%)");
     place.write("masked.ode", &masked);
     place.good(&["train", "masked.ode", "--out", "runs/masked"]);
