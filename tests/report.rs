@@ -312,9 +312,14 @@ fn learned_coefficients_are_on_the_page() {
 }
 
 #[test]
-fn samples_are_on_the_page_as_the_runs_generate_them() {
+fn samples_and_reports_of_the_state_are_on_the_page() {
     let place = Place::new();
-    place.good(&["train", "tiny.ode", "--out", "runs/text"]);
+    let model = TINY.replace(
+        "weights per step",
+        "weights per step;  report size = square",
+    );
+    place.write("text.ode", &model);
+    place.good(&["train", "text.ode", "--out", "runs/text"]);
     let masked = TINY
         .replace("causal, ", "")
         .replace("vocab: 256", "vocab: 257");
@@ -331,6 +336,16 @@ fn samples_are_on_the_page_as_the_runs_generate_them() {
     let shown = format!("<b>to &lt;b</b>{text}</pre>");
     let page = place.read("page.html");
     assert!(page.contains(&shown), "{shown}");
+    // A dot for each of the two steps, wide and narrow.
+    let picture = page.split("aria-label=\"size along the steps of the evolve\"");
+    let dots = picture.map(|p| {
+        p.split("</svg>")
+            .next()
+            .expect("a part")
+            .matches("<circle")
+            .count()
+    });
+    assert_eq!(dots.skip(1).collect::<Vec<_>>(), [2, 2]);
     let why = "<p class=\"soft\">this model fills in masked tokens";
     assert!(page.contains(why), "{page}");
     let (code, said) = place.bad(&["report", "runs", "-o", "page.html", "--prompt", ""]);

@@ -20,4 +20,5 @@ mod plot;
 pub mod runs;
 pub mod samples;
 pub mod sparkline;
+mod states;
 pub mod table;

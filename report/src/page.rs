@@ -13,6 +13,7 @@ use crate::pareto::{Cost, picture};
 use crate::plot::class;
 use crate::runs::{Found, Run, kinds};
 use crate::samples::{self, Samples};
+use crate::states;
 use crate::table::{duration, loss, seen, steps};
 use odec_compiler::analysis::report::Report;
 use odec_compiler::analysis::summary::Summary;
@@ -398,6 +399,14 @@ fn compared(n: usize, group: &[Drawn], out: &mut String) {
         *out += "<h3>What no other run beats in loss and cost</h3>\n<div class=\"pair\">\n";
         for f in fronts {
             let _ = writeln!(out, "<figure>\n{f}</figure>");
+        }
+        *out += "</div>\n";
+    }
+    let states = states::pictures(group, &format!("s{n}"));
+    if !states.is_empty() {
+        *out += "<h3>What the evolves report</h3>\n<p class=\"soft\">Of the state after each of their steps: means of the last twentieth of the steps of training.</p>\n<div class=\"pair\">\n";
+        for s in states {
+            let _ = writeln!(out, "<figure>\n{s}</figure>");
         }
         *out += "</div>\n";
     }
