@@ -22,7 +22,7 @@ field layer = increment(lie(att, ffn))
 model tiny {
   input  tokens(vocab: 256, context: 16)
   embed  learned(width: 16)
-  evolve FLOW for 2 steps { h = 1;  weights per step }
+  evolve FLOW for 2 steps { h = 1;  weights per step;  report size = square }
   output rmsnorm |> logits(tied)
 }
 
@@ -107,7 +107,7 @@ def main(odec, runs=None):
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as p:
         runs = Path(runs).resolve() if runs else trained(odec, Path(folder))
         file = out / "report.html"
-        subprocess.run([odec, "report", runs, "-o", file], check=True)
+        subprocess.run([odec, "report", runs, "-o", file, "--prompt", "<b>the quick"], check=True)
         browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         looked_at(browser, file, out)
         browser.close()
