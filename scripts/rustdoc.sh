@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Stands in for rustdoc where `cargo test --doc` runs a crate's examples: first makes the crate's pages, of the same builds, and takes no warning.
-# `cargo doc` would have every crate of others read once more for that. Pages of programs are made by `cargo doc` alone.
+# Takes the place of rustdoc in `cargo test --doc`: makes a crate's pages, with warnings as errors, before it runs the crate's examples.
+# `cargo doc` would check every dependency once more for that. `cargo test --doc` leaves out binaries, so their pages are not made.
 set -euo pipefail
 pages=() skip=false
 for argument; do

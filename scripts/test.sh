@@ -46,8 +46,8 @@ rust_tests() {
     fi
 }
 
-# Where clippy's driver is the compiler of the workspace's crates (`.ci/run`), lints are said by the build of the tests, and by a later one that finds
-# them built. No crate is then read twice, none of others is compiled in two ways. Elsewhere clippy reads what other builds have no part in.
+# `.ci/run` makes clippy's driver the compiler of the workspace's crates: the build of the tests prints the lints, and a later build prints them
+# again. No crate is then compiled in two ways. Without it, `cargo clippy` checks all crates in builds of its own.
 linting_build() { [ "${RUSTC_WORKSPACE_WRAPPER:-}" = clippy-driver ]; }
 ! linting_build || have clippy-driver || unset RUSTC_WORKSPACE_WRAPPER
 
@@ -63,10 +63,10 @@ lint() {
     fi
 }
 
-# Runs without LLVM must build: checking and drawing need no code generator. With code generation's tests the program comes anew.
+# Runs without LLVM must build: checking and drawing need no code generator.
 without_llvm() { lint --bin odec --no-default-features; }
 
-# Examples in comments run, and links in them lead somewhere. Where crates are built for tests, their pages are made of those builds.
+# Runs the examples in comments and checks the links in them. In a linting build, rustdoc reads the crates that were built for the tests.
 documentation() {
     if linting_build; then
         RUSTDOC=$PWD/scripts/rustdoc.sh cargo test --quiet --workspace --doc

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Explorations on two local Ray nodes, whose workers are killed:  on_ray.py ODEC
 
-Compares everything with an exploration of this process alone: parameters of all trials bit for bit, and the ranking. Kills in mid-trial a worker, a trial's
+Compares everything with an exploration of this process alone: parameters of all trials bit for bit, and the ranking. Kills in mid-trial a worker (also of a Ray client), a trial's
 own process, a node, and odec itself; stops by Ctrl-C. Nothing may be lost or trained anew. Needs tests/on_ray.txt (`make ray`)."""
 
 import os

@@ -69,7 +69,7 @@ fn planted() -> Place {
     place
 }
 
-/// Every command that runs a model, on the planted artifact or run.
+/// Every command that runs one model, on the planted artifact or run.
 const COMMANDS: [&[&str]; 8] = [
     &["generate", "theirs", "--prompt", "the", "--tokens", "8"],
     &["eval", "theirs", "--windows", "2"],
@@ -99,6 +99,12 @@ fn no_command_opens_the_code_of_others_unless_told_to() {
     let exec: Vec<&str> = exec.split(' ').collect();
     let (_, said) = place.bad(&exec);
     assert!(!touched(&place) && said.contains(ANEW), "{said}");
+    // A report says on its page what could not be opened, and ends well.
+    let report = ["report", "theirs", "-o", "page.html", "--prompt", "the"];
+    let said = text(&place.odec(&report).stderr);
+    assert!(!touched(&place) && said.contains(ANEW), "{said}");
+    place.good(&[&report[..], &["--trust"]].concat());
+    assert!(touched(&place), "--trust of a report ran nothing");
     for args in COMMANDS.iter().chain([&&exec[..]]) {
         if args.contains(&"copied") {
             continue;

@@ -7,7 +7,7 @@ use crate::plot::{Across, Plot, SIZES, Unit};
 use crate::runs::Run;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The last share of the steps of training whose reports are averaged, as losses are: a twentieth.
+/// The last share of the steps of training whose reports are averaged: a twentieth.
 const LAST: usize = 20;
 
 /// The reports of a run by name: for each step of the evolve the mean over the last twentieth of the steps of training.
