@@ -9,7 +9,7 @@
 //! .visible .entry symbol(.u64 operand…, .u64 dim…, .f64 coefficient…, .align 64 .b8 map[128]…)
 //! ```
 //! in the orders of [`crate::kernel`] and [`tensor::map`]; operands are addresses in global memory, aligned as [`alignment`] says. Blocks and threads are numbered along x. Shared
-//! memory is static, or all of it dynamic ([`Shape::dynamic`]).
+//! memory is static, or all of it dynamic ([`Shape::dynamic`]). Where kernels wait for the launch before them ([`awaits`]), it may still run when they begin.
 
 use crate::expr::{Access, ColMap, RowMap};
 use crate::kernel::{
@@ -29,6 +29,12 @@ pub const SHARED_LIMIT: u64 = 48 << 10;
 pub const DYNAMIC_LIMIT: u64 = 227 << 10;
 /// More blocks than any launch may have along x.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
+
+/// Whether a kernel, before it reads or writes anything, waits until the launch before it is done, and has the launch after it begin as soon as all of its own blocks
+/// have begun (PTX `griddepcontrol`, from compute capability 9.0 on): the launches of a graph then begin while those before them end.
+pub fn awaits(target: Target) -> bool {
+    target == Target::Sm90a
+}
 
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,12 +169,14 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
 pub struct Split {
     /// Columns of one access: four where rows are whole vectors, else one.
     pub vector: u64,
-    /// Threads of a row, a power of two within a warp.
+    /// Threads of a row, a power of two: within a warp, or, of wide rows whose columns do not depend on each other, several warps.
     pub group: u64,
 }
 
 impl Split {
     pub const THREADS: u64 = 128;
+    /// Accesses of a thread in a wide row: all on their way at a time.
+    const ACCESSES: u64 = 4;
 
     /// For a map or reduction over rows. Where rows are reduced, the threads of a row hold the 16 virtual lanes of
     /// [`crate::expr::ReduceOp`] among them, so that the sum is taken in its order: four threads four each, or, of wide rows, 16
@@ -177,6 +185,10 @@ impl Split {
         let lanes = crate::eval::LANES as u64;
         let map = Split::map(kernel.cols);
         let (vector, group) = match rows::reduces(kernel) {
+            // What is one for the row may be read by all of its threads and written by one: no warp waits for another.
+            false if kernel.stores.iter().any(|s| s.access.col == ColMap::Zero) => {
+                (map.vector, map.group.min(WARP))
+            }
             false => return map,
             true if rows::held(kernel) => (1, WARP),
             true if kernel.cols >= rows::WIDE => (1, lanes),
@@ -185,10 +197,15 @@ impl Split {
         Split { vector, group }
     }
 
-    /// For rows of `cols` columns, each column on its own.
+    /// For rows of `cols` columns, each column on its own: a warp or less, and more of a wide row, so that few rows, of tokens that are
+    /// read one by one or of a small matrix, take no longer than memory does.
     pub fn map(cols: u64) -> Split {
         let vector = if cols.is_multiple_of(4) { 4 } else { 1 };
-        let group = (cols / vector).next_power_of_two().min(WARP);
+        let accesses = (cols / vector).next_power_of_two();
+        let group = match accesses <= WARP {
+            true => accesses,
+            false => (accesses / Self::ACCESSES).clamp(WARP, Self::THREADS),
+        };
         Split { vector, group }
     }
 
@@ -516,9 +533,10 @@ mod tests {
     fn rows_are_split_into_whole_warps_of_groups() {
         for cols in [1, 2, 3, 4, 5, 8, 37, 40, 64, 100, 1024, 50257] {
             let s = Split::map(cols);
-            assert!(s.group.is_power_of_two() && s.group <= WARP);
+            assert!(s.group.is_power_of_two() && s.group <= Split::THREADS);
             assert_eq!(cols % s.vector, 0);
-            assert!(s.group * s.vector * 2 > cols.min(2 * WARP * s.vector) || s.group == WARP);
+            assert!(s.group * s.vector * 2 > cols || s.group >= WARP);
+            assert!(s.group <= WARP || s.group * s.vector * Split::ACCESSES < 2 * cols);
             assert_eq!(Split::THREADS % s.group, 0);
         }
     }

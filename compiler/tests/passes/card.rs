@@ -184,7 +184,7 @@ impl Driver for Late {
     fn launch(&mut self, p: &Planned) -> Result<(), String> {
         self.ask(Asked::Launch(p.function, p.launch.arguments.clone()))
     }
-    fn instantiate(&mut self, launches: &[Planned]) -> Result<Vec<Planned>, String> {
+    fn instantiate(&mut self, launches: &[Planned], _: bool) -> Result<Vec<Planned>, String> {
         Ok(launches.to_vec())
     }
     fn update(&mut self, graph: &mut Vec<Planned>, n: usize, to: &Planned) -> Result<(), String> {

@@ -146,11 +146,22 @@ pub enum Op {
     Over,
     /// A box of an operand to shared memory.
     CopyBox,
+    /// Waits for the launch before this one, and lets the next begin.
+    AwaitLaunch,
     Branch(usize),
     Return,
 }
 
 impl Op {
+    /// Whether it reads or writes memory that launches share.
+    pub fn touches_memory(self) -> bool {
+        use Space::Global;
+        matches!(
+            self,
+            Op::Load(Global) | Op::Store(Global) | Op::CopyAhead | Op::CopyBox
+        )
+    }
+
     /// Whether all threads of a warp do it together.
     pub fn is_of_warps(self) -> bool {
         matches!(

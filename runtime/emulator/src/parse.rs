@@ -218,7 +218,9 @@ impl Function {
                 (vec![], vec![])
             }
             Op::Barrier | Op::WarpBarrier | Op::Return | Op::CloseCopies => (vec![], vec![]),
-            Op::Publish | Op::FenceProducts | Op::CloseProducts => (vec![], vec![]),
+            Op::Publish | Op::FenceProducts | Op::CloseProducts | Op::AwaitLaunch => {
+                (vec![], vec![])
+            }
             Op::Product { columns, .. } => {
                 assert_eq!(groups[4..6], ["1", "1"], "{line}");
                 let list = |n: usize| groups[n].trim_matches(['{', '}']).split(',');
@@ -441,6 +443,17 @@ impl Function {
             "ex2" => {
                 assert_eq!(parts, ["ex2", "approx", "ftz", "f32"], "{line}");
                 Op::Exp2
+            }
+            // A launch begins here when the one before it is done; until this is waited for, memory is the other's.
+            "griddepcontrol" => {
+                assert!(
+                    matches!(parts[1..], ["wait" | "launch_dependents"]),
+                    "{line}"
+                );
+                let touches = |i: &&Instr| i.op.touches_memory();
+                let before = self.kernel.code.iter().find(touches);
+                assert!(before.is_none(), "{before:?} comes before {line}");
+                Op::AwaitLaunch
             }
             "fence" => {
                 assert_eq!(parts, ["fence", "proxy", "async", "shared::cta"], "{line}");

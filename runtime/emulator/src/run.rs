@@ -217,6 +217,7 @@ impl Warp {
             self.products.touched(i)?;
         }
         match i.op {
+            Op::AwaitLaunch => {}
             Op::Publish => lanes(mask).for_each(|l| memory.publish(who(l, self).thread)),
             Op::FenceProducts | Op::CloseProducts | Op::AwaitProducts | Op::Product { .. } => {
                 self.together(i, mask, kernel);

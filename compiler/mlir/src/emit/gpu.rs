@@ -132,6 +132,15 @@ impl Emitter {
         self.at_const(generic, n as i64, self.elem)
     }
 
+    /// Waits until the launch before this one is done and what it wrote is seen, then lets the one after it begin, which waits in its turn.
+    pub fn await_launch(&mut self) {
+        for step in ["wait", "launch.dependents"] {
+            self.stmt(format_args!(
+                "llvm.call_intrinsic \"llvm.nvvm.griddepcontrol.{step}\"() : () -> ()"
+            ));
+        }
+    }
+
     /// Waits for all threads of the block, and makes what they wrote seen by all.
     pub fn barrier(&mut self) {
         self.stmt(format_args!("nvvm.barrier0"));

@@ -31,7 +31,7 @@ use odec_program::gpu::tensor::attend::runs as attends_on_tensor_cores;
 use odec_program::gpu::tensor::contract::runs as contracts_on_tensor_cores;
 use odec_program::gpu::tensor::contract::vector;
 use odec_program::gpu::tensor::{map, warpgroup};
-use odec_program::gpu::{refusal, shape};
+use odec_program::gpu::{awaits, refusal, shape};
 use odec_program::{Kernel, KernelSpec, Target};
 
 /// The MLIR text of a kernel, before lowering.
@@ -50,6 +50,9 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
     let shape = shape(&kernel.spec, &vec![1; arguments.dims], target).expect("packing was refused");
     let registers = registers(&kernel.spec, target);
     let mut e = Emitter::for_gpu(&kernel.symbol, target, arguments, shape, registers);
+    if awaits(target) {
+        e.await_launch();
+    }
     match &kernel.spec {
         KernelSpec::Rows(k) => rows::emit(&mut e, k),
         KernelSpec::Columns(k) => columns::emit(&mut e, k),

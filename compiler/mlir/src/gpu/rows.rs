@@ -2,7 +2,7 @@
 //!
 //! Takes a [`Rows`] spec; emits one sweep over the columns for each depth of reductions, and one for the results. In a
 //! reduction the threads of a row hold its 16 virtual lanes (four threads four lanes each, or sixteen threads one), so
-//! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles. In wide rows that are reduced, a
+//! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles. In wide rows a
 //! thread loads several columns before it works on the first of them: that many bytes have to be on their way at a time.
 //!
 //! Leaves rows that stay in registers between sweeps to [`super::held`].
@@ -100,7 +100,7 @@ impl Place {
         let first = e.mul_int(block, split.rows() as i64);
         let row = e.add(first, number);
         let exists = e.below(row, rows);
-        let of_warp = e.floor_to(number, (WARP / split.group) as i64);
+        let of_warp = e.floor_to(number, (WARP / split.group).max(1) as i64);
         let of_warp = e.add(first, of_warp);
         let warp_exists = e.below(of_warp, rows);
         let last = e.add_int(rows, -1);
@@ -130,8 +130,9 @@ pub(super) struct Column {
     pub values: Values,
 }
 
-/// Loads of a thread that are on their way at a time.
+/// Loads of a thread that are on their way at a time, where rows are reduced, and numbers that they bring elsewhere: those come in vectors.
 const LOADS: u64 = 16;
+const NUMBERS: u64 = 32;
 /// Operations that are written out for one turn of a loop.
 const MOST_CODE: u64 = 1024;
 
@@ -246,12 +247,19 @@ impl Row<'_> {
             });
     }
 
-    /// How many columns a thread loads before it works on the first of them.
+    /// How many columns, or vectors of them, a thread loads before it works on the first of them.
     pub fn together(&self, roots: &[usize], scalars: &Values) -> u64 {
         let count = |marks: Vec<bool>| marks.iter().filter(|m| **m).count().max(1) as u64;
         let loads = count(self.loads(roots, scalars));
         let code = count(self.low.needed_until(roots, |i| scalars[i].is_some()));
-        (LOADS / loads).clamp(2, (MOST_CODE / code).max(2))
+        match rows::reduces(self.kernel) {
+            true => (LOADS / loads).clamp(2, (MOST_CODE / code).max(2)),
+            false => {
+                let vector = self.split.vector;
+                let code = (MOST_CODE / (code * vector)).max(1);
+                (NUMBERS / (loads * vector)).clamp(1, code)
+            }
+        }
     }
 
     /// A walk over the columns of this thread, with values carried along. `step` takes columns whose loads are emitted, in order.
@@ -265,9 +273,9 @@ impl Row<'_> {
     ) -> Vec<Val> {
         let first = e.mul_int(self.place.member, self.split.vector as i64);
         let stride = self.split.vector * self.split.group;
-        let wide = self.kernel.cols >= rows::WIDE && rows::reduces(self.kernel);
-        let together = match wide {
-            true => self.together(roots, scalars),
+        let turns = (self.kernel.cols / stride).max(1);
+        let together = match self.kernel.cols >= rows::WIDE {
+            true => self.together(roots, scalars).min(turns),
             false => 1,
         };
         let turn = together * stride;

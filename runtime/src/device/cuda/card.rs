@@ -13,8 +13,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first version of the driver that has the call for times between events, as the driver counts.
+/// The first version of the driver, as it counts them, that has the call for times between events,
 const MEASURES: i32 = 12080;
+/// and that has edges of graphs on which the next launch begins early.
+const BEGINS_EARLY: i32 = 12030;
 
 /// One card.
 pub(super) struct Cuda {
@@ -77,6 +79,24 @@ impl Drop for Event {
             }
         }
     }
+}
+
+/// The edge from a kernel's node to the next, which begins when all blocks of the first have said so (`griddepcontrol.launch_dependents`), and waits by
+/// itself until they are done.
+const EARLY: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
+    from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+    to_port: 0,
+    type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
+    reserved: [0; 5],
+};
+
+/// The driver's version, as it counts them: 12030 is CUDA 12.3.
+fn version() -> Result<i32, String> {
+    let mut version = 0;
+    // SAFETY: the driver writes its version.
+    let asked = unsafe { sys::cuDriverGetVersion(&mut version).result() };
+    asked.map_err(refused)?;
+    Ok(version)
 }
 
 fn refused(e: DriverError) -> String {
@@ -398,8 +418,9 @@ impl Driver for Cuda {
         .map_err(refused)
     }
 
-    fn instantiate(&mut self, launches: &[Planned]) -> Result<Graph, String> {
+    fn instantiate(&mut self, launches: &[Planned], early: bool) -> Result<Graph, String> {
         self.context.bind_to_thread().map_err(refused)?;
+        let early = early && version()? >= BEGINS_EARLY;
         let mut graph = std::ptr::null_mut();
         // SAFETY: the driver writes the new graph's handle.
         unsafe { sys::cuGraphCreate(&mut graph, 0).result() }.map_err(refused)?;
@@ -414,6 +435,8 @@ impl Driver for Cuda {
             let node = self.node(launch, |parameters| {
                 let mut node = std::ptr::null_mut();
                 let before = before.as_slice();
+                // An early one gets its edge behind it: only that call knows of kinds of edges.
+                let plain = if early { 0 } else { before.len() };
                 // SAFETY: the graph was made above, the node before in it; kernel and arguments are those of a launch that the
                 // plan checked, and are read before the call returns.
                 unsafe {
@@ -421,10 +444,14 @@ impl Driver for Cuda {
                         &mut node,
                         graph,
                         before.as_ptr(),
-                        before.len(),
+                        plain,
                         parameters,
                     )
                     .result()?;
+                    if early && !before.is_empty() {
+                        sys::cuGraphAddDependencies_v2(graph, before.as_ptr(), &node, &EARLY, 1)
+                            .result()?;
+                    }
                 }
                 Ok(node)
             });
@@ -485,15 +512,11 @@ impl Driver for Cuda {
 
     fn between(&mut self, from: &Event, to: &Event) -> Result<Option<Duration>, String> {
         self.context.bind_to_thread().map_err(refused)?;
-        let mut version = 0;
-        // SAFETY: the driver writes its version. Both events were recorded, with times, and live.
+        if version()? < MEASURES {
+            return Err("it measures launches from CUDA 12.8 on only".into());
+        }
+        // SAFETY: both events were recorded, with times, and live.
         let milliseconds = unsafe {
-            sys::cuDriverGetVersion(&mut version)
-                .result()
-                .map_err(refused)?;
-            if version < MEASURES {
-                return Err("it measures launches from CUDA 12.8 on only".into());
-            }
             result::event::synchronize(to.event).map_err(refused)?;
             result::event::elapsed(from.event, to.event).map_err(refused)?
         };

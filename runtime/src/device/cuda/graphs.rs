@@ -66,6 +66,8 @@ const KEPT: usize = 16;
 /// The sequences that were seen.
 pub struct Graphs<G> {
     known: Vec<Known<G>>,
+    /// Whether launches begin before those before them are done.
+    early: bool,
     /// Counts runs, to tell which sequence was used last.
     clock: u64,
 }
@@ -77,10 +79,12 @@ struct Known<G> {
     used: u64,
 }
 
-impl<G> Default for Graphs<G> {
-    fn default() -> Graphs<G> {
+impl<G> Graphs<G> {
+    /// None yet. Launches begin `early` where their kernels wait by themselves for those before them.
+    pub fn new(early: bool) -> Graphs<G> {
         Graphs {
             known: Vec::new(),
+            early,
             clock: 0,
         }
     }
@@ -136,7 +140,7 @@ impl<G> Graphs<G> {
                 }
                 graph
             }
-            none => none.insert(driver.instantiate(&launches)?),
+            none => none.insert(driver.instantiate(&launches, self.early)?),
         };
         known.launches = launches;
         driver.replay(graph)
@@ -195,7 +199,7 @@ mod tests {
     fn one_graph_for_many_runs_and_only_changed_nodes_are_told() {
         let runs: Vec<_> = (0..10).map(|n| sequence(5, [1, n, 3])).collect();
         let mut recording = Recording::default();
-        let mut graphs = Graphs::default();
+        let mut graphs = Graphs::new(false);
         for run in &runs {
             graphs.run(&mut recording, run.clone()).unwrap();
         }
@@ -217,7 +221,7 @@ mod tests {
     fn other_shapes_are_other_graphs() {
         let runs: Vec<_> = (0..12).map(|n| sequence(1 + n % 2, [1, n, 3])).collect();
         let mut recording = Recording::default();
-        let mut graphs = Graphs::default();
+        let mut graphs = Graphs::new(false);
         for run in &runs {
             graphs.run(&mut recording, run.clone()).unwrap();
         }
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_makes_room() {
         let mut recording = Recording::default();
-        let mut graphs = Graphs::default();
+        let mut graphs = Graphs::new(false);
         for n in 0..100 {
             graphs
                 .run(&mut recording, sequence(1000, [1, n, 3]))
@@ -245,7 +249,7 @@ mod tests {
     #[test]
     fn few_launches_are_launched() {
         let mut recording = Recording::default();
-        let mut graphs = Graphs::default();
+        let mut graphs = Graphs::new(false);
         for _ in 0..5 {
             let few = sequence(1, [1, 2, 3])[..WORTH - 1].to_vec();
             graphs.run(&mut recording, few).unwrap();

@@ -68,8 +68,9 @@ pub trait Driver {
     fn fill(&mut self, address: u64, words: u64, with: u32) -> Result<(), String>;
     /// Queues a launch.
     fn launch(&mut self, launch: &Planned) -> Result<(), String>;
-    /// Makes a graph of launches; queues nothing.
-    fn instantiate(&mut self, launches: &[Planned]) -> Result<Self::Graph, String>;
+    /// Makes a graph of launches, of which each may begin, where `early`, before the one before it is done: kernels wait by themselves
+    /// ([`gpu::awaits`]). Queues nothing.
+    fn instantiate(&mut self, launches: &[Planned], early: bool) -> Result<Self::Graph, String>;
     /// Gives node `n` of a graph other arguments; kernel and shape are the same.
     fn update(&mut self, graph: &mut Self::Graph, n: usize, to: &Planned) -> Result<(), String>;
     /// Queues a graph's launches.
@@ -206,7 +207,7 @@ impl<D: Driver> CudaDevice<D> {
             Ok((k.spec.clone(), signature, k.symbol.as_str().into()))
         };
         Ok(CudaDevice {
-            graphs: Some(Graphs::default()),
+            graphs: Some(Graphs::new(gpu::awaits(target))),
             events: VecDeque::new(),
             driver,
             target,
@@ -228,7 +229,12 @@ impl<D: Driver> CudaDevice<D> {
 
     /// Whether repeated launches become graphs; tests turn this off to compare.
     pub fn set_graphs(&mut self, graphs: bool) {
-        self.graphs = graphs.then(Graphs::default);
+        self.graphs = graphs.then(|| Graphs::new(gpu::awaits(self.target)));
+    }
+
+    /// That launches of graphs begin when those before them are done, whatever their kernels wait for.
+    pub fn set_in_turn(&mut self) {
+        self.graphs = Some(Graphs::new(false));
     }
 
     /// Whether each launch is waited for before the next one, outside of graphs: a failure then names its launch.
@@ -485,6 +491,9 @@ pub fn open(
         match !graphs && is("CUDA_LAUNCH_BLOCKING", "1") {
             true => device.set_one_by_one(true),
             false => device.set_graphs(graphs),
+        }
+        if is("ODEC_GRAPHS", "in-turn") {
+            device.set_in_turn();
         }
         Ok(Box::new(device))
     }

@@ -162,7 +162,7 @@ impl Driver for Recording {
         self.launched(&[launch.into()]);
         Ok(())
     }
-    fn instantiate(&mut self, launches: &[Planned]) -> Result<Vec<Recorded>, String> {
+    fn instantiate(&mut self, launches: &[Planned], _early: bool) -> Result<Vec<Recorded>, String> {
         self.count(|made| made.graphs += 1);
         Ok(launches.iter().map(Recorded::from).collect())
     }
