@@ -63,11 +63,14 @@ impl Shape {
 pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
     let by_rows = |rows: u64, split: Split| Shape {
         blocks: rows.div_ceil(split.rows()),
-        threads: Split::THREADS,
+        threads: split.threads(),
         shared: 0,
     };
     Some(match spec {
-        KernelSpec::Rows(k) => by_rows(dims[0], Split::of(k)),
+        KernelSpec::Rows(k) => Shape {
+            shared: rows::shared(k),
+            ..by_rows(dims[0], Split::of(k))
+        },
         KernelSpec::Gather(g) => by_rows(dims[0], Split::map(g.cols)),
         KernelSpec::Keep(k) => by_rows(dims[0], Split::map(k.cols)),
         KernelSpec::PositionSum(g) => by_rows(dims[2], Split::map(g.cols)),
@@ -180,7 +183,8 @@ impl Split {
 
     /// For a map or reduction over rows. Where rows are reduced, the threads of a row hold the 16 virtual lanes of
     /// [`crate::expr::ReduceOp`] among them, so that the sum is taken in its order: four threads four each, or, of wide rows, 16
-    /// one each. In a warp whose row stays in registers ([`rows::held`]) these 16 add up for the others, too.
+    /// one each. In a warp whose row stays in registers ([`rows::held`]), and in a block that takes a row ([`rows::spread`]), these 16 add up for the
+    /// others, too.
     pub fn of(kernel: &Rows) -> Split {
         let lanes = crate::eval::LANES as u64;
         let map = Split::map(kernel.cols);
@@ -191,6 +195,7 @@ impl Split {
             }
             false => return map,
             true if rows::held(kernel) => (1, WARP),
+            true if rows::spread(kernel) => (map.vector, rows::SPREAD_THREADS),
             true if kernel.cols >= rows::WIDE => (1, lanes),
             true => (map.vector, lanes / map.vector),
         };
@@ -209,9 +214,14 @@ impl Split {
         Split { vector, group }
     }
 
+    /// Threads of a block.
+    pub fn threads(self) -> u64 {
+        self.group.max(Self::THREADS)
+    }
+
     /// Rows of a block.
     pub fn rows(self) -> u64 {
-        Self::THREADS / self.group
+        self.threads() / self.group
     }
 }
 

@@ -1,9 +1,9 @@
-//! Wide rows that are reduced: whether what one sweep over the columns leaves to the next stays in registers.
+//! Wide rows that are reduced: whether what one sweep over the columns leaves to the next stays in registers, and whether a block takes a row.
 //!
-//! Takes a [`Rows`] spec; gives a choice that emitter and launch agree on.
+//! Takes a [`Rows`] spec; gives choices that emitter and launch agree on.
 
-use super::WARP;
-use crate::expr::{Body, Expr, Level, RowMap, UnaryOp};
+use super::{Split, WARP};
+use crate::expr::{Body, Expr, Level, ReduceOp, RowMap, UnaryOp};
 use crate::kernel::Rows;
 
 /// From this many columns on rows are wide: more threads take one, each a column at a time.
@@ -51,6 +51,45 @@ pub fn held(kernel: &Rows) -> bool {
     let last = reductions.iter().map(|r| r.0).max().unwrap_or(0);
     let kept = (1..=last).map(|phase| values(body, &levels, &phases, &reductions, &stored, phase));
     code * steps <= MOST_CODE && kept.max().unwrap_or(0) * steps <= MOST_VALUES
+}
+
+/// From this many columns on a block takes a row that does not stay in registers: so few rows are worked on at a time that what one sweep over them
+/// has read is in the cache for the next.
+pub const SPREAD: u64 = 4096;
+/// Threads of such a block: two of them share a multiprocessor.
+pub const SPREAD_THREADS: u64 = 512;
+/// Sums of such a row that are added at a time, each by 16 threads of one warp.
+const SPREAD_SUMS: usize = 2;
+
+/// Whether a block takes a row.
+pub fn spread(kernel: &Rows) -> bool {
+    kernel.cols >= SPREAD && reduces(kernel) && !held(kernel) && most_sums(kernel) <= SPREAD_SUMS
+}
+
+/// The most sums that one sweep over the columns adds up.
+pub fn most_sums(kernel: &Rows) -> usize {
+    let phases = kernel.body.phases();
+    let sums = || {
+        let nodes = kernel.body.nodes.iter().enumerate();
+        nodes.filter(|n| matches!(n.1, Expr::Reduce(ReduceOp::Sum, _)))
+    };
+    let of = |phase: u32| sums().filter(|n| phases[n.0] == phase).count();
+    sums().map(|n| of(phases[n.0])).max().unwrap_or(0)
+}
+
+/// Where things lie in the shared memory of a block that takes a row, in numbers: values of as many columns as one access of each thread has,
+/// for each sum, twice, so that one half is added while the other is written; behind them a number of each warp.
+pub fn spread_values(kernel: &Rows) -> u64 {
+    let split = Split::of(kernel);
+    2 * most_sums(kernel) as u64 * split.group * split.vector
+}
+
+/// Bytes of shared memory of a block.
+pub fn shared(kernel: &Rows) -> u64 {
+    match spread(kernel) {
+        true => 4 * (spread_values(kernel) + SPREAD_THREADS / WARP),
+        false => 0,
+    }
 }
 
 /// How many values of each column are there after the sweep of a phase: what it adds up, and what later ones read.

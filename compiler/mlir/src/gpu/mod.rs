@@ -20,6 +20,7 @@ mod linear_attend;
 pub mod ptx;
 mod rows;
 mod scan;
+mod spread;
 mod stage;
 mod tensor;
 mod top_tokens;
@@ -114,6 +115,8 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
         {
             255
         }
+        // Two blocks of 512 threads share a multiprocessor.
+        KernelSpec::Rows(k) if odec_program::gpu::rows::spread(k) => 64,
         // All that a block of so many threads has.
         KernelSpec::Columns(k) => (65536 / columns_threads(k)).min(255),
         // Four blocks share a multiprocessor: as many as 1024 columns have, on 132 of them, are there at once.

@@ -5,7 +5,7 @@
 //! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles. In wide rows a
 //! thread loads several columns before it works on the first of them: that many bytes have to be on their way at a time.
 //!
-//! Leaves rows that stay in registers between sweeps to [`super::held`].
+//! Leaves rows that stay in registers between sweeps to [`super::held`], and sums of rows that a block takes to [`super::spread`].
 
 use super::access::{self, wide};
 use super::held::Held;
@@ -69,12 +69,16 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Rows) -> Result<(), String> {
         for phase in 1..=phases.max().unwrap_or(0) {
             match &mut held {
                 Some(columns) => row.reduce_held(e, phase, &mut scalars, columns),
+                None if rows::spread(kernel) => row.reduce_spread(e, phase, &mut scalars),
                 None => row.reduce(e, phase, &mut scalars),
             }
             row.scalars(e, phase, &mut scalars);
         }
         // Results may lie where other threads have read what is the same for the row.
-        e.warp_barrier();
+        match rows::spread(kernel) {
+            true => e.barrier(),
+            false => e.warp_barrier(),
+        }
         row.results(e, &scalars, per_column, held);
     });
     Ok(())
@@ -116,7 +120,7 @@ impl Place {
 
 pub(super) struct Row<'a> {
     pub kernel: &'a Rows,
-    split: Split,
+    pub split: Split,
     pub low: Lowered,
     needed: Vec<bool>,
     pointers: Vec<Val>,
@@ -133,6 +137,8 @@ pub(super) struct Column {
 /// Loads of a thread that are on their way at a time, where rows are reduced, and numbers that they bring elsewhere: those come in vectors.
 const LOADS: u64 = 16;
 const NUMBERS: u64 = 32;
+/// As many where a thread has few registers.
+const FEW_NUMBERS: u64 = 16;
 /// Operations that are written out for one turn of a loop.
 const MOST_CODE: u64 = 1024;
 
@@ -177,7 +183,7 @@ impl Row<'_> {
     }
 
     /// The columns from `first` on, in which nothing is known but what is the same for the row.
-    fn column(&self, e: &mut Emitter, roots: &[usize], scalars: &Values, first: Val) -> Column {
+    pub fn column(&self, e: &mut Emitter, roots: &[usize], scalars: &Values, first: Val) -> Column {
         let vector = self.split.vector;
         let ty = wide(e.elem, vector);
         let marks = self.low.needed_until(roots, |i| scalars[i].is_some());
@@ -252,18 +258,17 @@ impl Row<'_> {
         let count = |marks: Vec<bool>| marks.iter().filter(|m| **m).count().max(1) as u64;
         let loads = count(self.loads(roots, scalars));
         let code = count(self.low.needed_until(roots, |i| scalars[i].is_some()));
-        match rows::reduces(self.kernel) {
-            true => (LOADS / loads).clamp(2, (MOST_CODE / code).max(2)),
-            false => {
-                let vector = self.split.vector;
-                let code = (MOST_CODE / (code * vector)).max(1);
-                (NUMBERS / (loads * vector)).clamp(1, code)
-            }
-        }
+        let numbers = match (rows::reduces(self.kernel), rows::spread(self.kernel)) {
+            (false, _) => NUMBERS,
+            (true, true) => FEW_NUMBERS,
+            (true, false) => return (LOADS / loads).clamp(2, (MOST_CODE / code).max(2)),
+        };
+        let vector = self.split.vector;
+        (numbers / (loads * vector)).clamp(1, (MOST_CODE / (code * vector)).max(1))
     }
 
     /// A walk over the columns of this thread, with values carried along. `step` takes columns whose loads are emitted, in order.
-    fn sweep(
+    pub fn sweep(
         &self,
         e: &mut Emitter,
         roots: &[usize],

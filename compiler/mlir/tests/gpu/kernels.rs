@@ -265,7 +265,7 @@ fn norms_and_losses_of_wide_rows() {
         };
         cases.extend([norm, in_place]);
     }
-    for (cols, rows) in [(300, 9), (1000, 9), (8200, 3), (32768, 3)] {
+    for (cols, rows) in [(300, 9), (1000, 9), (4097, 3), (8200, 3), (32768, 3)] {
         let (n, each) = (rows * cols, Access::full(cols));
         let operands = [
             (f32, n),
