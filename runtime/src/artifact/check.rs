@@ -466,7 +466,8 @@ fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>
     }
 }
 
-/// Bytes of memory that a run takes, scratch and code aside; of what is kept in generation, that of one text.
+/// Bytes of memory that a run takes, scratch and code aside; of what is kept in generation, that of one text; of inputs and outputs, those of
+/// training and of either way to predict, token by token or a whole text at once.
 pub fn memory_bytes(m: &Manifest) -> u64 {
     let p = &m.program;
     let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
@@ -477,10 +478,19 @@ pub fn memory_bytes(m: &Manifest) -> u64 {
         p.generation_bytes(),
         arena,
     ];
-    let ios = p.entries.values().flat_map(|e| {
-        let ios = e.inputs.iter().chain(&e.outputs);
-        ios.filter_map(|io| most_bytes(io, e.maxima))
-    });
+    let ios = |of: &[EntryId]| -> u64 {
+        let entries = of.iter().filter_map(|id| p.entries.get(id));
+        let each = entries.flat_map(|e| {
+            let ios = e.inputs.iter().chain(&e.outputs);
+            ios.filter_map(|io| most_bytes(io, e.maxima))
+        });
+        each.fold(0, u64::saturating_add)
+    };
+    use EntryId::{Accumulate, Decode, Encode, Extend, Forward, Grad, Loss, Prepare, Update};
+    let ios = [
+        ios(&[Accumulate, Grad, Loss, Prepare, Update]),
+        ios(&[Forward]).max(ios(&[Decode, Encode, Extend])),
+    ];
     let trained = [
         Slot::Grads,
         Slot::Sums,

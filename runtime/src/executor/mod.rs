@@ -30,6 +30,7 @@ use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, EntryId, Operand, Piece, Slot};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::time::Instant;
 
 /// The memories that outlive a run.
@@ -96,6 +97,7 @@ pub struct Executor {
     prepared: Buffer,
     kept: KeptMemory,
     arena: Buffer,
+    /// Of the entries that were run: logits of a whole batch are large.
     ports: BTreeMap<EntryId, IoBuffers>,
     poison: bool,
     check_nonfinite: bool,
@@ -118,10 +120,6 @@ impl Executor {
         init::constants(&m.constants, consts.reals_mut(p.real));
         let words: Words = consts.words();
         device.copy_in(words, words);
-        let mut ports = BTreeMap::new();
-        for (name, e) in &p.entries {
-            ports.insert(*name, IoBuffers::new(e, &mut *device)?);
-        }
         let mut memories = Vec::new();
         for state in State::ALL {
             memories.push(Memory {
@@ -137,7 +135,7 @@ impl Executor {
             prepared: device.allocate(p.prepared_bytes)?,
             kept: KeptMemory::default(),
             arena: device.allocate(arena.unwrap_or(0))?,
-            ports,
+            ports: BTreeMap::new(),
             poison: false,
             check_nonfinite: false,
             skip: true,
@@ -499,11 +497,11 @@ impl Executor {
         if id == EntryId::Extend && at.seq != 1 {
             return Err(RunError::OneOfEach { seq: at.seq });
         }
-        let ports = self
-            .ports
-            .get_mut(&id)
-            .ok_or_else(|| no_entry(manifest, entry))?;
         let device = &mut *self.device;
+        let ports = match self.ports.entry(id) {
+            Occupied(ports) => ports.into_mut(),
+            Vacant(none) => none.insert(IoBuffers::new(e, device)?),
+        };
         let in_step = device.in_step();
         let mut stage = match in_step {
             true => None,
