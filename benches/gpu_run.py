@@ -58,8 +58,8 @@ SHOWN = 12
 # How every command of odec that opens an artifact is called, behind its name: the artifacts were built on another machine, by whoever
 # made the folder that this file is in, and the runner there has no code generation.
 OPENS: tuple[str, ...] = ("--trust",)
-# Launches that fail are named when each is waited for.
-ONE_BY_ONE = {"ODEC_GRAPHS": "off", "CUDA_LAUNCH_BLOCKING": "1", "ODEC_JIT_LOG": "1"}
+# Launches that fail are named when each is waited for, and one that does not end is the last that was named.
+ONE_BY_ONE = {"ODEC_GRAPHS": "off", "CUDA_LAUNCH_BLOCKING": "1", "ODEC_JIT_LOG": "1", "ODEC_LAUNCH_LOG": "1"}
 # Cards of compute capability 9.0 alone run code for sm_90a.
 CAPABILITY = {"sm_90a": lambda c: c == (9, 0), "sm_80": lambda c: c >= (8, 0)}
 
@@ -261,7 +261,8 @@ class Session:
             try:
                 done = self.odec(label, *command, env=env, artifact=artifact)
                 if graphs == "off":
-                    self.results.setdefault("module_log", {})[target] = done.err[-20000:]
+                    log = "\n".join(line for line in done.err.splitlines() if not line.startswith("begins "))
+                    self.results.setdefault("module_log", {})[target] = log[-20000:]
                 found[f"graphs_{graphs}_good"] = self.dry or self.begins_well(case, losses(out))
             except Failed as error:
                 found |= {f"graphs_{graphs}_good": False, "why": str(error)}

@@ -126,15 +126,10 @@ pub fn stage(c: &Contract) -> u64 {
     with_mbarrier(tiles(c))
 }
 
-/// Stages in shared memory: one is read while the others arrive. As many as leave room for another block, but where its sums leave none;
-/// narrow tiles, of few tokens, are waited for rather than multiplied: there are as many on their way as fit.
+/// Stages in shared memory: one is read while the others arrive. As many as leave room for another block, but where its sums leave none.
 pub fn stages(c: &Contract) -> u64 {
-    let (room, most) = match cols(c) {
-        64 => (DYNAMIC_LIMIT, 8),
-        128 => (HALF, 4),
-        _ => (DYNAMIC_LIMIT, 4),
-    };
-    (room / (2 * stage(c))).min(most)
+    let room = if cols(c) > 128 { DYNAMIC_LIMIT } else { HALF };
+    (room / (2 * stage(c))).min(4)
 }
 
 /// Bytes of all stages.

@@ -58,6 +58,16 @@ impl Planned {
     }
 }
 
+/// Blocks that a launch has on average in sequences of small ones, as of a token that is read.
+const SMALL: u64 = 64;
+
+/// Whether the launches of a graph begin before those before them are done, where their kernels wait by themselves: those of small ones do. An H200 read
+/// a token in 0.81 to 0.96 of the time so; a step of training, whose launches fill the card, took 1.03 to 1.06 times as long.
+fn begin_early(launches: &[Planned]) -> bool {
+    let blocks: u64 = launches.iter().map(|p| p.launch.shape.blocks).sum();
+    blocks <= SMALL * launches.len() as u64
+}
+
 /// Fewer launches than this are not worth a graph.
 const WORTH: usize = 4;
 /// Sequences that are remembered; the one that was not used for longest makes room.
@@ -66,8 +76,8 @@ const KEPT: usize = 16;
 /// The sequences that were seen.
 pub struct Graphs<G> {
     known: Vec<Known<G>>,
-    /// Whether launches begin before those before them are done.
-    early: bool,
+    /// Whether kernels wait by themselves for the launch before theirs.
+    wait: bool,
     /// Counts runs, to tell which sequence was used last.
     clock: u64,
 }
@@ -80,11 +90,11 @@ struct Known<G> {
 }
 
 impl<G> Graphs<G> {
-    /// None yet. Launches begin `early` where their kernels wait by themselves for those before them.
-    pub fn new(early: bool) -> Graphs<G> {
+    /// None yet; `wait` says that kernels wait by themselves for the launch before theirs.
+    pub fn new(wait: bool) -> Graphs<G> {
         Graphs {
             known: Vec::new(),
-            early,
+            wait,
             clock: 0,
         }
     }
@@ -140,7 +150,10 @@ impl<G> Graphs<G> {
                 }
                 graph
             }
-            none => none.insert(driver.instantiate(&launches, self.early)?),
+            none => {
+                let early = self.wait && begin_early(&launches);
+                none.insert(driver.instantiate(&launches, early)?)
+            }
         };
         known.launches = launches;
         driver.replay(graph)
@@ -244,6 +257,16 @@ mod tests {
         }
         assert_eq!(graphs.known.len(), KEPT);
         assert_eq!(recording.made.get().graphs, 1);
+    }
+
+    /// A token's launches do, but for its logits a block or a few each; not those of a batch.
+    #[test]
+    fn small_launches_begin_early() {
+        let small = [sequence(1, [1, 2, 3]), sequence(16, [1, 2, 3])].concat();
+        assert!(begin_early(&small));
+        let logits = sequence(512, [1, 2, 3]);
+        assert!(begin_early(&[&small[..], &logits[..1]].concat()));
+        assert!(!begin_early(&logits));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use odec_program::kernel::Signature;
 use odec_program::{Kernel, KernelSpec, Site, Target};
 use regions::Regions;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -167,8 +167,10 @@ pub struct CudaDevice<D: Driver> {
     sites: Sites,
     /// The latest launch that the driver took.
     latest: Option<Planned>,
-    /// Whether each launch is waited for, which tells which one failed.
+    /// Whether each launch is waited for, which tells which one failed,
     one_by_one: bool,
+    /// and is named before it begins, which tells which one does not end.
+    named: bool,
     regions: Regions,
     /// Launches that were not sent off, where they may become a graph.
     pending: Vec<Planned>,
@@ -219,6 +221,7 @@ impl<D: Driver> CudaDevice<D> {
             sites: Sites::default(),
             latest: None,
             one_by_one: false,
+            named: false,
             regions: Regions::default(),
             pending: Vec::new(),
             marks: 0,
@@ -245,6 +248,10 @@ impl<D: Driver> CudaDevice<D> {
 
     /// Launches outside of graphs.
     fn launch_now(&mut self, launch: &Planned) -> Result<(), String> {
+        if self.named {
+            // Nobody may be there to read it.
+            let _ = writeln!(io::stderr(), "begins {launch}");
+        }
         graphs::one(&mut self.driver, launch)?;
         if self.one_by_one {
             let event = self.driver.record(false)?;
@@ -492,6 +499,7 @@ pub fn open(
             true => device.set_one_by_one(true),
             false => device.set_graphs(graphs),
         }
+        device.named = std::env::var_os("ODEC_LAUNCH_LOG").is_some();
         if is("ODEC_GRAPHS", "in-turn") {
             device.set_in_turn();
         }
