@@ -47,8 +47,10 @@ PEAKS = (
 )
 # The phases in order, and the part of the budget that is gone when each ends, where all are run.
 PHASES = {"smoke": 0.15, "kernels": 0.25, "launches": 0.4, "conformance": 0.55, "losses": 0.7, "profile": 0.78, "speed": 0.93, "generation": 1.0}
-# What of these is timed runs alone.
-ALONE = ("smoke", "profile", "speed", "generation")
+# What of these is timed runs alone, and what has work for all processors: a few cases end before their limit, not all a little later.
+ALONE = ("smoke", "launches", "profile", "speed", "generation")
+# Seconds, and how often, that a command which was stopped is run again to name the launch that does not end.
+NAMING, NAMINGS = 15.0, 3
 STEPS, TOKENS = 10, 128
 # Seconds that PyTorch may take to compile a model, time it and read with it, and how many are compiled at once.
 RIVAL, RIVALS = 300.0, 5
@@ -60,6 +62,8 @@ SHOWN = 12
 OPENS: tuple[str, ...] = ("--trust",)
 # Launches that fail are named when each is waited for, and one that does not end is the last that was named.
 ONE_BY_ONE = {"ODEC_GRAPHS": "off", "CUDA_LAUNCH_BLOCKING": "1", "ODEC_JIT_LOG": "1", "ODEC_LAUNCH_LOG": "1"}
+# How odec begins the line that names a launch.
+BEGINS = "begins "
 # Cards of compute capability 9.0 alone run code for sm_90a.
 CAPABILITY = {"sm_90a": lambda c: c == (9, 0), "sm_80": lambda c: c >= (8, 0)}
 
@@ -78,6 +82,12 @@ def losses(run: Path) -> list[float]:
     """The loss of every step."""
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [record["loss"] for record in map(json.loads, lines) if "loss" in record]
+
+
+def last_launch(done: Done) -> str:
+    """Of a command whose launches were one by one, the last that began, in words."""
+    begun = [line for line in done.err.splitlines() if line.startswith(BEGINS)]
+    return f"; the last launch to begin was {begun[-1].removeprefix(BEGINS)}" if begun else ""
 
 
 class Memory:
@@ -123,6 +133,7 @@ class Session:
         self.card: dict[str, Any] = {}
         self.graphs: dict[str, str] = {}
         self.results: dict[str, Any] = {"cases": []}
+        self.namings = NAMINGS
         # The driver keeps what it compiles on disk, for the next process: all of it.
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 << 30))
         self.binary = self.runs_here()
@@ -153,9 +164,22 @@ class Session:
             raise Failed("not begun: out of time")
         done = execute([*self.binary, *arguments], min(self.options.limit, self.left()), env)
         self.evidence.log(label, done)
+        if done.code is None:
+            raise self.stopped(label, done)
         if done.code != 0:
             raise Failed(done.why(), done)
         return done
+
+    def stopped(self, label: str, done: Done) -> Failed:
+        """A command that was stopped, with the launch that did not end, if one at a time tells it."""
+        seconds = min(NAMING, self.options.limit, self.left())
+        if self.dry or self.namings == 0 or seconds < 2 or done.env.keys() >= ONE_BY_ONE.keys():
+            return Failed(done.why() + last_launch(done), done)
+        self.namings -= 1
+        again = execute(done.command, seconds, done.env | ONE_BY_ONE)
+        self.evidence.log(f"{label}-one-by-one", again)
+        named = last_launch(again) if again.code is None else ""
+        return Failed(done.why() + named, again if named else done)
 
     def opened(self, command: str, artifact: str) -> list[str]:
         """A command that opens an artifact on the device."""
@@ -261,7 +285,7 @@ class Session:
             try:
                 done = self.odec(label, *command, env=env, artifact=artifact)
                 if graphs == "off":
-                    log = "\n".join(line for line in done.err.splitlines() if not line.startswith("begins "))
+                    log = "\n".join(line for line in done.err.splitlines() if not line.startswith(BEGINS))
                     self.results.setdefault("module_log", {})[target] = log[-20000:]
                 found[f"graphs_{graphs}_good"] = self.dry or self.begins_well(case, losses(out))
             except Failed as error:

@@ -30,6 +30,8 @@ line = " ".join(sys.argv[1:])
 for part, what in told.items():
     if all(word in line for word in part.split()):
         if what == "hang":
+            if "ODEC_LAUNCH_LOG" in os.environ:
+                print("begins kernel rows at grad step.0\\nbegins kernel {KERNEL} at grad step.1", file=sys.stderr, flush=True)
             time.sleep(100)
         if what == "fail":
             sys.exit("error: the driver refuses; refused was kernel {KERNEL} at grad step.0")
@@ -139,7 +141,7 @@ class Rehearsal(unittest.TestCase):
         code, said = self.run_all({"compare sm_80": "hang"}, "--phase", "launches")
         self.assertEqual(code, 1)
         self.assertLess(time.monotonic() - began, 20)
-        self.assertIn("stopped after 2 s", said)
+        self.assertIn(f"stopped after 2 s; the last launch to begin was kernel {KERNEL} at grad step.1", said)
         self.assertRegex(said, r"(?m)^sm_90a  launches +1 of 1 good$")
         self.assertNotIn("smoke", re.sub(r"\*\*.*?\*\*", "", said))
 
