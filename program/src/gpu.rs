@@ -30,8 +30,8 @@ pub const DYNAMIC_LIMIT: u64 = 227 << 10;
 /// More blocks than any launch may have along x.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
 
-/// Whether a kernel, before it reads or writes anything, waits until the launch before it is done, and has the launch after it begin as soon as all of its own blocks
-/// have begun (PTX `griddepcontrol`, from compute capability 9.0 on): the launches of a graph then begin while those before them end.
+/// Whether kernels support programmatic dependent launch (PTX `griddepcontrol`, compute capability 9.0 and newer): before it touches memory, a kernel waits
+/// until the launch before it is done; then it permits the launch after it to begin.
 pub fn awaits(target: Target) -> bool {
     target == Target::Sm90a
 }
@@ -183,7 +183,7 @@ impl Split {
 
     /// For a map or reduction over rows. Where rows are reduced, the threads of a row hold the 16 virtual lanes of
     /// [`crate::expr::ReduceOp`] among them, so that the sum is taken in its order: four threads four each, or, of wide rows, 16
-    /// one each. In a warp whose row stays in registers ([`rows::held`]), and in a block that takes a row ([`rows::spread`]), these 16 add up for the
+    /// one each. In a warp whose row stays in registers ([`rows::held`]), and in a block that takes a row ([`rows::by_block`]), these 16 add up for the
     /// others, too.
     pub fn of(kernel: &Rows) -> Split {
         let lanes = crate::eval::LANES as u64;
@@ -195,7 +195,7 @@ impl Split {
             }
             false => return map,
             true if rows::held(kernel) => (1, WARP),
-            true if rows::spread(kernel) => (map.vector, rows::SPREAD_THREADS),
+            true if rows::by_block(kernel) => (map.vector, rows::BLOCK_THREADS),
             true if kernel.cols >= rows::WIDE => (1, lanes),
             true => (map.vector, lanes / map.vector),
         };

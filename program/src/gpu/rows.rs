@@ -55,15 +55,18 @@ pub fn held(kernel: &Rows) -> bool {
 
 /// From this many columns on a block takes a row that does not stay in registers: so few rows are worked on at a time that what one sweep over them
 /// has read is in the cache for the next.
-pub const SPREAD: u64 = 4096;
+pub const BLOCK_COLUMNS: u64 = 4096;
 /// Threads of such a block: two of them share a multiprocessor.
-pub const SPREAD_THREADS: u64 = 512;
+pub const BLOCK_THREADS: u64 = 512;
 /// Sums of such a row that are added at a time, each by 16 threads of one warp.
-const SPREAD_SUMS: usize = 2;
+const BLOCK_SUMS: usize = 2;
 
 /// Whether a block takes a row.
-pub fn spread(kernel: &Rows) -> bool {
-    kernel.cols >= SPREAD && reduces(kernel) && !held(kernel) && most_sums(kernel) <= SPREAD_SUMS
+pub fn by_block(kernel: &Rows) -> bool {
+    kernel.cols >= BLOCK_COLUMNS
+        && reduces(kernel)
+        && !held(kernel)
+        && most_sums(kernel) <= BLOCK_SUMS
 }
 
 /// The most sums that one sweep over the columns adds up.
@@ -79,15 +82,15 @@ pub fn most_sums(kernel: &Rows) -> usize {
 
 /// Where things lie in the shared memory of a block that takes a row, in numbers: values of as many columns as one access of each thread has,
 /// for each sum, twice, so that one half is added while the other is written; behind them a number of each warp.
-pub fn spread_values(kernel: &Rows) -> u64 {
+pub fn block_values(kernel: &Rows) -> u64 {
     let split = Split::of(kernel);
     2 * most_sums(kernel) as u64 * split.group * split.vector
 }
 
 /// Bytes of shared memory of a block.
 pub fn shared(kernel: &Rows) -> u64 {
-    match spread(kernel) {
-        true => 4 * (spread_values(kernel) + SPREAD_THREADS / WARP),
+    match by_block(kernel) {
+        true => 4 * (block_values(kernel) + BLOCK_THREADS / WARP),
         false => 0,
     }
 }

@@ -451,8 +451,9 @@ impl Function {
                     "{line}"
                 );
                 let touches = |i: &&Instr| i.op.touches_memory();
-                let before = self.kernel.code.iter().find(touches);
-                assert!(before.is_none(), "{before:?} comes before {line}");
+                if let Some(early) = self.kernel.code.iter().find(touches) {
+                    panic!("{} comes before {line}", early.text);
+                }
                 Op::AwaitLaunch
             }
             "fence" => {

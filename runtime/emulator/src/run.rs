@@ -465,6 +465,18 @@ END:
     }
 
     #[test]
+    fn memory_touched_before_the_launch_ahead_is_waited_for_is_found() {
+        let wait = "griddepcontrol.wait";
+        let first = KERNEL.replace("mov.b32 %r2, 0;", &format!("{wait};\n    mov.b32 %r2, 0;"));
+        assert_eq!(launched(&first), Ok(vec![u32::MAX; 32]));
+        let last = KERNEL.replace("    ret;", &format!("    {wait};\n    ret;"));
+        let parsed = std::panic::catch_unwind(|| parse::module(&last).len());
+        let said = parsed.unwrap_err();
+        let said = said.downcast_ref::<String>().expect("a message");
+        assert!(said.contains("st.global") && said.contains(wait), "{said}");
+    }
+
+    #[test]
     fn threads_that_never_meet_are_found() {
         let apart = "mov.b32 %r2, 0;";
         let earlier = KERNEL.replace("@%p1 bra ALONE;", "@%p1 bra END;");

@@ -132,7 +132,7 @@ impl Emitter {
         self.at_const(generic, n as i64, self.elem)
     }
 
-    /// Waits until the launch before this one is done and what it wrote is seen, then lets the one after it begin, which waits in its turn.
+    /// Waits until the launch before this one is done and its writes are visible, then permits the next launch to begin.
     pub fn await_launch(&mut self) {
         for step in ["wait", "launch.dependents"] {
             self.stmt(format_args!(

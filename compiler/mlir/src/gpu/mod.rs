@@ -8,6 +8,7 @@
 
 mod access;
 mod attend;
+mod by_block;
 mod column;
 mod columns;
 mod contract;
@@ -20,7 +21,6 @@ mod linear_attend;
 pub mod ptx;
 mod rows;
 mod scan;
-mod spread;
 mod stage;
 mod tensor;
 mod top_tokens;
@@ -116,7 +116,7 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
             255
         }
         // Two blocks of 512 threads share a multiprocessor.
-        KernelSpec::Rows(k) if odec_program::gpu::rows::spread(k) => 64,
+        KernelSpec::Rows(k) if odec_program::gpu::rows::by_block(k) => 64,
         // All that a block of so many threads has.
         KernelSpec::Columns(k) => (65536 / columns_threads(k)).min(255),
         // Four blocks share a multiprocessor: as many as 1024 columns have, on 132 of them, are there at once.

@@ -5,7 +5,7 @@
 //! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles. In wide rows a
 //! thread loads several columns before it works on the first of them: that many bytes have to be on their way at a time.
 //!
-//! Leaves rows that stay in registers between sweeps to [`super::held`], and sums of rows that a block takes to [`super::spread`].
+//! Leaves rows that stay in registers between sweeps to [`super::held`], and sums of rows that a block takes to [`super::by_block`].
 
 use super::access::{self, wide};
 use super::held::Held;
@@ -69,13 +69,13 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Rows) -> Result<(), String> {
         for phase in 1..=phases.max().unwrap_or(0) {
             match &mut held {
                 Some(columns) => row.reduce_held(e, phase, &mut scalars, columns),
-                None if rows::spread(kernel) => row.reduce_spread(e, phase, &mut scalars),
+                None if rows::by_block(kernel) => row.reduce_by_block(e, phase, &mut scalars),
                 None => row.reduce(e, phase, &mut scalars),
             }
             row.scalars(e, phase, &mut scalars);
         }
         // Results may lie where other threads have read what is the same for the row.
-        match rows::spread(kernel) {
+        match rows::by_block(kernel) {
             true => e.barrier(),
             false => e.warp_barrier(),
         }
@@ -258,7 +258,7 @@ impl Row<'_> {
         let count = |marks: Vec<bool>| marks.iter().filter(|m| **m).count().max(1) as u64;
         let loads = count(self.loads(roots, scalars));
         let code = count(self.low.needed_until(roots, |i| scalars[i].is_some()));
-        let numbers = match (rows::reduces(self.kernel), rows::spread(self.kernel)) {
+        let numbers = match (rows::reduces(self.kernel), rows::by_block(self.kernel)) {
             (false, _) => NUMBERS,
             (true, true) => FEW_NUMBERS,
             (true, false) => return (LOADS / loads).clamp(2, (MOST_CODE / code).max(2)),

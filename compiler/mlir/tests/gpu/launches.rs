@@ -6,6 +6,7 @@ use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, te
 use odec_program::kernel::Layout;
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, Coeff, DType, Entry, EntryId, Instr, Io, KernelSpec, Piece, Target};
+use odec_runtime::artifact::check::{io_bytes, memory_bytes};
 use odec_runtime::device::cuda::plan::Mapped;
 use odec_runtime::device::cuda::recording::{Recorded, Recording};
 use odec_runtime::device::cuda::{CudaDevice, CudaError};
@@ -346,6 +347,33 @@ fn maps_are_those_of_the_launch() {
             .iter()
             .all(|l| l.maps.is_empty())
     );
+}
+
+/// Of a training run's memory, logits that only `forward` has are no part.
+#[test]
+fn outputs_of_an_entry_are_reserved_when_it_is_first_run() {
+    let m = planned("prenorm", &[], Target::Sm90a);
+    let (mut x, recording) = recorded(&m, Target::Sm90a);
+    let entries = &m.program.entries;
+    let logits = io_bytes(
+        &entries["forward"].outputs[0],
+        entries["forward"].maxima.longest(),
+    );
+    let logits = logits.expect("it fits");
+    let mut reserved_by = |entry: &str| {
+        let before = recording.given.get();
+        run(&mut x, entry, &entries[entry], Bindings::new(1, 3), 0.0);
+        recording.given.get() - before
+    };
+    let (training, predicting) = (reserved_by("grad"), reserved_by("forward"));
+    assert!(
+        training < logits && predicting >= logits,
+        "{training}, {predicting}, {logits}"
+    );
+    assert_eq!(reserved_by("forward"), 0);
+    // What is given out is what is said to be needed, but for rounding.
+    let (given, needed) = (recording.given.get(), memory_bytes(&m));
+    assert!(given <= needed + (64 << 10), "{given}, {needed}");
 }
 
 #[test]

@@ -81,8 +81,8 @@ impl Drop for Event {
     }
 }
 
-/// The edge from a kernel's node to the next, which begins when all blocks of the first have said so (`griddepcontrol.launch_dependents`), and waits by
-/// itself until they are done.
+/// The edge of programmatic dependent launch: the next kernel begins when all blocks of the first have permitted it
+/// (`griddepcontrol.launch_dependents`), and waits by itself until they are done.
 const EARLY: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
     from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
     to_port: 0,
@@ -435,7 +435,7 @@ impl Driver for Cuda {
             let node = self.node(launch, |parameters| {
                 let mut node = std::ptr::null_mut();
                 let before = before.as_slice();
-                // An early one gets its edge behind it: only that call knows of kinds of edges.
+                // The call that adds a node knows only full dependencies; an early one is added after it.
                 let plain = if early { 0 } else { before.len() };
                 // SAFETY: the graph was made above, the node before in it; kernel and arguments are those of a launch that the
                 // plan checked, and are read before the call returns.

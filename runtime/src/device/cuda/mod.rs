@@ -68,8 +68,8 @@ pub trait Driver {
     fn fill(&mut self, address: u64, words: u64, with: u32) -> Result<(), String>;
     /// Queues a launch.
     fn launch(&mut self, launch: &Planned) -> Result<(), String>;
-    /// Makes a graph of launches, of which each may begin, where `early`, before the one before it is done: kernels wait by themselves
-    /// ([`gpu::awaits`]). Queues nothing.
+    /// Makes a graph of launches; queues nothing. With `early`, it uses programmatic dependent launch: each launch begins while the one before it ends, since
+    /// kernels wait by themselves ([`gpu::awaits`]).
     fn instantiate(&mut self, launches: &[Planned], early: bool) -> Result<Self::Graph, String>;
     /// Gives node `n` of a graph other arguments; kernel and shape are the same.
     fn update(&mut self, graph: &mut Self::Graph, n: usize, to: &Planned) -> Result<(), String>;
@@ -235,8 +235,8 @@ impl<D: Driver> CudaDevice<D> {
         self.graphs = graphs.then(|| Graphs::new(gpu::awaits(self.target)));
     }
 
-    /// That launches of graphs begin when those before them are done, whatever their kernels wait for.
-    pub fn set_in_turn(&mut self) {
+    /// Repeated launches become graphs without programmatic dependent launch.
+    pub fn set_serial_graphs(&mut self) {
         self.graphs = Some(Graphs::new(false));
     }
 
@@ -499,10 +499,10 @@ pub fn open(
             true => device.set_one_by_one(true),
             false => device.set_graphs(graphs),
         }
-        device.named = std::env::var_os("ODEC_LAUNCH_LOG").is_some();
-        if is("ODEC_GRAPHS", "in-turn") {
-            device.set_in_turn();
+        if graphs && is("ODEC_PDL", "off") {
+            device.set_serial_graphs();
         }
+        device.named = std::env::var_os("ODEC_LAUNCH_LOG").is_some();
         Ok(Box::new(device))
     }
     #[cfg(not(feature = "cuda"))]

@@ -62,7 +62,7 @@ pub struct Recording {
     /// Launches so far, kept or not.
     pub launched: Rc<Cell<u64>>,
     /// Bytes of the card's memory that were given out.
-    pub given: u64,
+    pub given: Rc<Cell<u64>>,
     /// Whether launches are looked at and not kept.
     pub forgets: bool,
     /// How long it says that each launch took; nothing, where nothing is computed.
@@ -138,8 +138,10 @@ impl Driver for Recording {
     }
     /// Addresses that are nowhere.
     fn allocate(&mut self, bytes: u64) -> Result<u64, String> {
-        let address = NOWHERE + self.given;
-        self.given += bytes.next_multiple_of(ALIGNED).max(ALIGNED);
+        let given = self.given.get();
+        let address = NOWHERE + given;
+        self.given
+            .set(given + bytes.next_multiple_of(ALIGNED).max(ALIGNED));
         Ok(address)
     }
     fn stage(&mut self, bytes: u64) -> io::Result<Buffer> {

@@ -1,9 +1,8 @@
-//! Rows that a block takes: all of its threads compute, 16 of them add up.
+//! Rows that a block takes: all of its threads compute terms, 16 of them add.
 //!
-//! Takes the row of a kernel ([`Row`]) that is too wide to stay in registers; gives its reductions. A sum has an order, that of its 16 virtual lanes: what all
-//! threads have computed of some columns goes through shared memory to 16 threads, one a lane, which add it while the others go on with the next
-//! columns. A maximum needs none: of numbers it is the same in any order, but for the sign of zero, and a row that has a NaN gives a NaN wherever its
-//! exponentials are added.
+//! Takes the row of a kernel ([`Row`]) that is too wide to stay in registers; gives its reductions. A sum keeps the order of its 16 virtual lanes: the terms of
+//! some columns go through shared memory to 16 threads, one per lane, which add them while the others compute the next ones. A maximum is taken in any
+//! order: the sign of a zero may differ from the specification's, and the maximum of a row with a NaN.
 
 use super::rows::{Column, Row, combination};
 use crate::body::{Values, binary};
@@ -11,7 +10,7 @@ use crate::emit::{Cmp, Emitter, Val};
 use odec_program::eval::LANES;
 use odec_program::expr::{BinaryOp, ReduceOp};
 use odec_program::gpu::WARP;
-use odec_program::gpu::rows::{SPREAD_THREADS, most_sums, spread_values};
+use odec_program::gpu::rows::{BLOCK_THREADS, block_values, most_sums};
 
 /// Values of a lane that are read before they are added.
 const AHEAD: u64 = 16;
@@ -21,7 +20,7 @@ type Due = (usize, ReduceOp, usize);
 
 impl Row<'_> {
     /// Emits the reductions of a phase.
-    pub fn reduce_spread(&self, e: &mut Emitter, phase: u32, scalars: &mut Values) {
+    pub fn reduce_by_block(&self, e: &mut Emitter, phase: u32, scalars: &mut Values) {
         let due = self.due(phase);
         let (maxima, sums): (Vec<Due>, Vec<Due>) =
             due.into_iter().partition(|d| d.1 == ReduceOp::Max);
@@ -38,7 +37,7 @@ impl Row<'_> {
 
     /// The place in shared memory behind the values of columns, of number `n` of those that are there for each warp.
     fn note(&self, e: &mut Emitter, n: Val) -> Val {
-        let all = e.shared(spread_values(self.kernel));
+        let all = e.shared(block_values(self.kernel));
         e.at(all, n, e.elem)
     }
 
@@ -75,7 +74,7 @@ impl Row<'_> {
             e.store(most, at);
         });
         e.barrier();
-        let warps: Vec<Val> = (0..SPREAD_THREADS / WARP)
+        let warps: Vec<Val> = (0..BLOCK_THREADS / WARP)
             .map(|n| {
                 let n = e.int(n as i64);
                 let at = self.note(e, n);
