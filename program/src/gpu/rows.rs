@@ -53,8 +53,8 @@ pub fn held(kernel: &Rows) -> bool {
     code * steps <= MOST_CODE && kept.max().unwrap_or(0) * steps <= MOST_VALUES
 }
 
-/// From this many columns on a block takes a row that does not stay in registers: so few rows are worked on at a time that what one sweep over them
-/// has read is in the cache for the next.
+/// From this many columns on a block takes a row that does not stay in registers: so few rows are worked on at a time that the next sweep
+/// finds part of them in the cache.
 pub const BLOCK_COLUMNS: u64 = 4096;
 /// Threads of such a block: two of them share a multiprocessor.
 pub const BLOCK_THREADS: u64 = 512;
