@@ -86,9 +86,8 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             shared: 2 * columns::threads(k) * 4,
         },
         KernelSpec::Contract(c) if tensor::warpgroup::runs(c, target) => Shape {
-            blocks: dims[0].div_ceil(tensor::warpgroup::ROWS)
-                * dims[1].div_ceil(tensor::warpgroup::cols(c))
-                * u64::from(c.parts.0),
+            blocks: tensor::few::blocks(c, dims[0])
+                .unwrap_or_else(|| tensor::warpgroup::blocks(c, dims[0], dims[1])),
             threads: tensor::warpgroup::THREADS,
             shared: tensor::warpgroup::shared(c),
         },

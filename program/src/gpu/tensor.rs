@@ -15,6 +15,7 @@
 //! its statistic by D, and gradients by the same of their own sums (`compiler/mlir/tests/gpu/tensor.rs` writes them out). Numbers
 //! must be finite: a weight of zero still multiplies a value that a mask hides within the same tile.
 
+pub mod few;
 pub mod map;
 pub mod warpgroup;
 

@@ -146,8 +146,12 @@ pub enum Op {
     Over,
     /// A box of an operand to shared memory.
     CopyBox,
-    /// Waits for the launch before this one, and lets the next begin.
+    /// Waits for the launch before this one.
     AwaitLaunch,
+    /// Lets the next launch begin.
+    PermitLaunch,
+    /// An operand's line, to be in a cache: of nothing that a thread may see.
+    Prefetch,
     Branch(usize),
     Return,
 }

@@ -309,6 +309,11 @@ impl<'a> Memory<'a> {
         Ok(&words[((at - base) / 4) as usize])
     }
 
+    /// Asks for the line of an operand's address to be in a cache.
+    pub fn prefetch(&self, at: u64) -> Result<(), String> {
+        self.global(at).map(|_| ())
+    }
+
     /// Loads `bytes` (2 or 4) at an address.
     pub fn load(&mut self, shared: bool, at: u64, bytes: u64, who: Who) -> Result<u32, String> {
         if shared {

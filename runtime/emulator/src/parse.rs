@@ -218,9 +218,11 @@ impl Function {
                 (vec![], vec![])
             }
             Op::Barrier | Op::WarpBarrier | Op::Return | Op::CloseCopies => (vec![], vec![]),
-            Op::Publish | Op::FenceProducts | Op::CloseProducts | Op::AwaitLaunch => {
-                (vec![], vec![])
-            }
+            Op::Publish
+            | Op::FenceProducts
+            | Op::CloseProducts
+            | Op::AwaitLaunch
+            | Op::PermitLaunch => (vec![], vec![]),
             Op::Product { columns, .. } => {
                 assert_eq!(groups[4..6], ["1", "1"], "{line}");
                 let list = |n: usize| groups[n].trim_matches(['{', '}']).split(',');
@@ -241,6 +243,11 @@ impl Function {
                 offset = add;
                 let to = to.iter().map(|r| self.register(r)).collect();
                 (to, vec![base, self.arg(&groups[1])])
+            }
+            Op::Prefetch => {
+                let (from, add) = self.address(&groups[0]);
+                offset = add;
+                (vec![], vec![from])
             }
             Op::CopyBox => {
                 let (to, add) = self.address(&groups[0]);
@@ -444,18 +451,11 @@ impl Function {
                 assert_eq!(parts, ["ex2", "approx", "ftz", "f32"], "{line}");
                 Op::Exp2
             }
-            // A launch begins here when the one before it is done; until this is waited for, memory is the other's.
-            "griddepcontrol" => {
-                assert!(
-                    matches!(parts[1..], ["wait" | "launch_dependents"]),
-                    "{line}"
-                );
-                let touches = |i: &&Instr| i.op.touches_memory();
-                if let Some(early) = self.kernel.code.iter().find(touches) {
-                    panic!("{} comes before {line}", early.text);
-                }
-                Op::AwaitLaunch
-            }
+            "griddepcontrol" => match parts[1..] {
+                ["wait"] => Op::AwaitLaunch,
+                ["launch_dependents"] => Op::PermitLaunch,
+                _ => panic!("unknown instruction: {line}"),
+            },
             "fence" => {
                 assert_eq!(parts, ["fence", "proxy", "async", "shared::cta"], "{line}");
                 Op::Publish
@@ -489,6 +489,10 @@ impl Function {
             "cp" => {
                 assert_eq!(parts, ["cp", "async", "cg", "shared", "global"], "{line}");
                 Op::CopyAhead
+            }
+            "prefetch" => {
+                assert_eq!(parts, ["prefetch", "global", "L2"], "{line}");
+                Op::Prefetch
             }
             "bra" => Op::Branch(0),
             "ret" => Op::Return,

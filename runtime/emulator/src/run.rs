@@ -40,6 +40,8 @@ struct Warp {
     /// Whether it was told that a phase is not over yet.
     stalls: bool,
     products: Products,
+    /// Threads that have waited for the launch ahead; all, of a kernel that never does.
+    awaited: u32,
 }
 
 /// Runs a launch with so many bytes of shared memory a block; `params` are the arguments' bits in order.
@@ -47,6 +49,7 @@ pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory:
     assert_eq!(kernel.params, params.len(), "arguments of {}", kernel.name);
     assert_eq!(kernel.maps, memory.maps.len(), "maps of {}", kernel.name);
     assert!(kernel.threads.is_multiple_of(LANES) && kernel.threads > 0);
+    let awaits = kernel.code.iter().any(|i| i.op == Op::AwaitLaunch);
     for block in 0..blocks as u32 {
         memory.begin(shared + kernel.dynamic.unwrap_or(0));
         let mut warps: Vec<Warp> = (0..(kernel.threads / LANES) as u32)
@@ -58,6 +61,7 @@ pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory:
                 waits: false,
                 stalls: false,
                 products: Products::new(kernel.registers),
+                awaited: if awaits { 0 } else { u32::MAX },
             })
             .collect();
         let mut epoch = 0;
@@ -216,8 +220,14 @@ impl Warp {
         if !matches!(i.op, Op::Product { .. }) {
             self.products.touched(i)?;
         }
+        let early = mask & !self.awaited != 0;
+        // Until the launch ahead is waited for, memory is its own.
+        if early && (i.op.touches_memory() || i.op == Op::PermitLaunch) {
+            return Err("comes before griddepcontrol.wait".into());
+        }
         match i.op {
-            Op::AwaitLaunch => {}
+            Op::AwaitLaunch => self.awaited |= mask,
+            Op::PermitLaunch => {}
             Op::Publish => lanes(mask).for_each(|l| memory.publish(who(l, self).thread)),
             Op::FenceProducts | Op::CloseProducts | Op::AwaitProducts | Op::Product { .. } => {
                 self.together(i, mask, kernel);
@@ -263,6 +273,12 @@ impl Warp {
                     let to = all[0].wrapping_add(i.offset as u64);
                     let from: Vec<i64> = all[3..].iter().map(|x| (*x as i32).into()).collect();
                     memory.copy_box(to, all[1], all[2], &from, who(l, self))?;
+                }
+            }
+            Op::Prefetch => {
+                for l in lanes(mask) {
+                    let at = self.value(i.args[0], l, block);
+                    memory.prefetch(at.wrapping_add(i.offset as u64))?;
                 }
             }
             Op::Param(n) => {
@@ -470,10 +486,13 @@ END:
         let first = KERNEL.replace("mov.b32 %r2, 0;", &format!("{wait};\n    mov.b32 %r2, 0;"));
         assert_eq!(launched(&first), Ok(vec![u32::MAX; 32]));
         let last = KERNEL.replace("    ret;", &format!("    {wait};\n    ret;"));
-        let parsed = std::panic::catch_unwind(|| parse::module(&last).len());
-        let said = parsed.unwrap_err();
-        let said = said.downcast_ref::<String>().expect("a message");
+        let said = launched(&last).expect_err("a store before the wait");
         assert!(said.contains("st.global") && said.contains(wait), "{said}");
+        // By one way alone it is waited for.
+        let after = "setp.ge.s32 %p2, %r1, 0;";
+        let once = KERNEL.replace(after, &format!("{after}\n    @%p1 {wait};"));
+        let said = launched(&once).expect_err("a store of threads that did not wait");
+        assert!(said.contains(wait), "{said}");
     }
 
     #[test]

@@ -141,6 +141,18 @@ impl Emitter {
         }
     }
 
+    /// Asks for the line of an operand's address to be in the cache that all blocks share.
+    pub fn prefetch_line(&mut self, pointer: Val) {
+        let global = self.op(
+            "llvm.addrspacecast",
+            format_args!("{pointer} : !llvm.ptr to !llvm.ptr<1>"),
+            Type::PTR,
+        );
+        self.stmt(format_args!(
+            "nvvm.prefetch level = L2, {global} : !llvm.ptr<1>"
+        ));
+    }
+
     /// Waits for all threads of the block, and makes what they wrote seen by all.
     pub fn barrier(&mut self) {
         self.stmt(format_args!("nvvm.barrier0"));

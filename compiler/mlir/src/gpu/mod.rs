@@ -52,6 +52,9 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
     let registers = registers(&kernel.spec, target);
     let mut e = Emitter::for_gpu(&kernel.symbol, target, arguments, shape, registers);
     if awaits(target) {
+        if let KernelSpec::Contract(k) = &kernel.spec {
+            tensor::few::prefetch(&mut e, k);
+        }
         e.await_launch();
     }
     match &kernel.spec {

@@ -311,6 +311,38 @@ fn contractions_of_bf16_by_warpgroups() {
     contractions(Target::Sm90a, 64, &[[65, 64, 264], [33, 132, 44]]);
 }
 
+/// Rows that are so few that no tensor core multiplies them, and one more than that; B's rows along columns, several pieces of them side by side and
+/// one, and along the inner index; turns that are whole, partial, and more than are loaded at a time.
+#[test]
+fn contractions_of_few_rows() {
+    let by_columns = [
+        [1, 40, 264],
+        [3, 72, 1032],
+        [1, 8, 4632],
+        [8, 8, 16],
+        [9, 40, 72],
+        [2, 2112, 48],
+        [1, 4224, 16],
+        [1, 8448, 24],
+    ];
+    let by_rows = [
+        [1, 37, 264],
+        [3, 40, 1288],
+        [8, 9, 16],
+        [9, 40, 72],
+        [1, 32, 2056],
+    ];
+    let all = by_columns.map(|size| (Layout::Rows, size)).into_iter();
+    let all = all.chain(by_rows.map(|size| (Layout::Columns, size)));
+    for (number, (layout, size)) in all.enumerate() {
+        // Every way of writing results for every layout.
+        for turn in 0..2 {
+            let lies = Lies::of_case(number + turn, DType::Bf16, false, layout);
+            contraction(Target::Sm90a, 64, size, &lies);
+        }
+    }
+}
+
 /// Where both factors come by tensor maps.
 #[test]
 fn contractions_of_bf16_with_wide_tiles() {

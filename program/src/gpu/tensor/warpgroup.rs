@@ -44,6 +44,11 @@ pub fn cols(c: &Contract) -> u64 {
     u64::from(c.blocking.nr).next_power_of_two().clamp(64, most)
 }
 
+/// Blocks of a launch on an m × n C: a tile each, or one of its parts.
+pub fn blocks(c: &Contract, m: u64, n: u64) -> u64 {
+    m.div_ceil(ROWS) * n.div_ceil(cols(c)) * u64::from(c.parts.0)
+}
+
 /// How many rows, tokens, a contraction has, where that is not known when it is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tokens {

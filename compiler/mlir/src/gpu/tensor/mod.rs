@@ -7,6 +7,7 @@
 pub(super) mod attend;
 mod boxes;
 pub(super) mod contract;
+pub(super) mod few;
 mod ring;
 pub(super) mod warpgroup;
 

@@ -8,10 +8,11 @@
 use super::contract::{extents, write};
 use super::ring::{Factor, Inner, Products, Ring};
 use super::{Lies, Tile, lane_of_sums};
-use crate::emit::{Accumulators, Emitter, Left, Paneled, Val};
+use crate::emit::{Accumulators, Cmp, Emitter, Left, Paneled, Val};
 use crate::gpu::stage::Team;
+use odec_program::gpu::tensor::few;
 use odec_program::gpu::tensor::warpgroup::{
-    DOWN, GROUP, K, PANEL, PATTERN, ROWS, THREADS, cols, stage, stages, tile, tiles,
+    self, DOWN, GROUP, K, PANEL, PATTERN, ROWS, THREADS, cols, stage, stages, tile,
 };
 use odec_program::kernel::{Contract, Parts};
 
@@ -96,6 +97,24 @@ fn place(e: &mut Emitter, block: Val, [down, across]: [(Val, u64); 2]) -> (Val, 
 
 /// Emits the kernel; the spec is one that [`odec_program::gpu::tensor::warpgroup::runs`] takes.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
+    let Some(extents) = few::runs(kernel) else {
+        return tiles(e, kernel);
+    };
+    let (m, most) = (e.dim(0), e.int(few::ROWS as i64));
+    let are_few = e.cmp(Cmp::Le, m, most);
+    let mut written = Ok(());
+    e.either(are_few, |e, are_few| {
+        let part = match are_few {
+            true => super::few::emit(e, kernel, extents),
+            false => tiles(e, kernel),
+        };
+        written = std::mem::replace(&mut written, Ok(())).and(part);
+    });
+    written
+}
+
+/// Emits what computes tiles of C.
+fn tiles(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
     let [m, n, k] = extents(e, kernel);
     let (thread, block) = (e.thread(), e.block());
     let wide = cols(kernel);
@@ -118,7 +137,7 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
         stages: stages(kernel),
         stage: stage(kernel),
         deep: K,
-        mbarrier: tiles(kernel),
+        mbarrier: warpgroup::tiles(kernel),
     };
     let group = e.int(GROUP as i64);
     let group = e.div(thread, group);
