@@ -221,6 +221,32 @@ pub enum Expr {
     Random([ExprId; 4]),
 }
 
+impl Expr {
+    /// The same of other nodes.
+    pub fn of(self, node: impl Fn(ExprId) -> ExprId) -> Expr {
+        match self {
+            Expr::Const(_)
+            | Expr::Uniform(_)
+            | Expr::Load { .. }
+            | Expr::RowIndex
+            | Expr::ColIndex
+            | Expr::Acc => self,
+            Expr::Random(args) => Expr::Random(args.map(node)),
+            Expr::Unary(op, a) => Expr::Unary(op, node(a)),
+            Expr::Reduce(op, a) => Expr::Reduce(op, node(a)),
+            Expr::Binary(op, a, b) => Expr::Binary(op, node(a), node(b)),
+            Expr::Fma(a, b, c) => Expr::Fma(node(a), node(b), node(c)),
+            Expr::Select { cmp, a, b, t, f } => Expr::Select {
+                cmp,
+                a: node(a),
+                b: node(b),
+                t: node(t),
+                f: node(f),
+            },
+        }
+    }
+}
+
 /// By bits.
 impl Hash for Expr {
     fn hash<H: Hasher>(&self, state: &mut H) {

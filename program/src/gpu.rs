@@ -447,7 +447,10 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
                     }
                 }
                 n if n == last => c.n,
-                _ => return element,
+                _ => {
+                    let fours = tensor::contract::runs(c) && fixed(c.n);
+                    return four(fours && operand.walks().any(|a| whole(a, 4)));
+                }
             };
             if tensor::contract::runs(c) {
                 return match n {
@@ -461,7 +464,10 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let backward = matches!(spec, KernelSpec::AttendBackward(_));
             // The others are numbers for each head: statistics and sinks.
-            let columns = n < 4 || (backward && n > 4);
+            let columns = match n {
+                3 => !(backward && a.reads_delta()),
+                n => n < 3 || (backward && n > 4),
+            };
             match tensor::attend::runs(a) && columns {
                 true => 16,
                 false => four(a.columns(n as u64).is_multiple_of(4) && columns),
@@ -563,6 +569,7 @@ mod tests {
                 room: None,
                 window: None,
                 scale: 1.0,
+                rounds: false,
                 value: None,
                 scores: Default::default(),
                 order: Default::default(),
@@ -581,6 +588,7 @@ mod tests {
                 room: None,
                 window: None,
                 scale: 1.0,
+                rounds: false,
                 value: None,
                 scores: Default::default(),
                 order: Default::default(),

@@ -8,7 +8,7 @@ use super::facts::{Domain, Facts, Role, kind, only, pointwise_access};
 use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Elem;
 use odec_graph::{Graph, TensorType, Value};
-use odec_program::expr::{ColMap, ExprId, RowMap};
+use odec_program::expr::{ColMap, ExprId, ReduceOp, RowMap};
 use odec_program::kernel::{Columns, Rows, Store};
 use odec_program::{Access, Body, Coeff, DType, Size};
 use std::collections::BTreeMap;
@@ -327,6 +327,26 @@ pub fn sum_of_parts(cols: u64, parts: u64, accumulates: bool, real: DType) -> Ro
         dtype: real,
         cols,
         operands: vec![real; 2],
+        uniforms: 0,
+        body,
+        stores: vec![store],
+    }
+}
+
+/// A kernel that adds up the products of two rows of `cols` numbers of type `of`. Operands: the two, a number for each row.
+pub fn products_of_rows(cols: u64, of: DType, real: DType) -> Rows {
+    let mut body = Body::default();
+    let [x, y] = [0, 1].map(|n| body.load(n, Access::full(cols)));
+    let product = body.mul(x, y);
+    let store = Store {
+        operand: 2,
+        access: store_access(1),
+        value: body.reduce(ReduceOp::Sum, product),
+    };
+    Rows {
+        dtype: real,
+        cols,
+        operands: vec![of, of, real],
         uniforms: 0,
         body,
         stores: vec![store],

@@ -2,9 +2,10 @@
 //!
 //! Takes a [`LaunchList`]; gives the same without the sums that stood between the two. A map joins a contraction as its
 //! [`Epilogue`] where it has one result, over the same rows and columns, reads the sum at its own element, and all else by
-//! row and column, as an epilogue can; every operand is of the program's real type, but for the result on tensor cores, which may be
-//! bf16. The sum is finished before the same
-//! expression is evaluated, so no bit changes. Coefficients stay launch arguments.
+//! row and column, as an epilogue can; every operand is of the program's real type, but on tensor cores the result may be
+//! bf16, and where few tokens are read all others too. The sum is finished before the same
+//! expression is evaluated, so no bit changes. Coefficients stay launch arguments. Attention on tensor cores rounds its result by itself, where a map
+//! does nothing else with it.
 //!
 //! The joined launch stands where the contraction stood: the result lives where the sum lived, and nothing lives longer
 //! than it did. So the map's other operands must be there by then. Leaves as they are: contractions that add onto what
@@ -12,9 +13,11 @@
 //! register of a tile.
 
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
+use super::lower::Tiling;
 use super::spec::Specs;
-use odec_program::expr::{ColMap, Expr, RowMap, UnaryOp};
+use odec_program::expr::{ColMap, Expr, ExprId, RowMap, UnaryOp};
 use odec_program::gpu::tensor;
+use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::kernel::{Epilogue, KernelSpec, Rows};
 use odec_program::{Access, Body, DType, Size, Slot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,14 +28,16 @@ pub const MAX_EXPRESSIONS: usize = 64;
 
 /// Operands of a contraction before those of its epilogue.
 const FIRST: usize = 2;
+/// The result of attention among its operands.
+const RESULT: usize = 3;
 
 /// Joins what can be joined.
-pub fn fuse_epilogues(mut code: LaunchList) -> LaunchList {
+pub fn fuse_epilogues(mut code: LaunchList, tiling: Tiling) -> LaunchList {
     let mut uses = uses(&code);
     let mut gone = BTreeSet::new();
     let mut specs = Specs::default();
     for map in 0..code.launches.len() {
-        let Some((at, launch)) = joined(&code, &uses, &mut specs, map) else {
+        let Some((at, launch)) = joined(&code, &uses, &mut specs, map, tiling) else {
             continue;
         };
         for i in [at, map] {
@@ -71,6 +76,7 @@ fn joined(
     uses: &[Uses],
     specs: &mut Specs,
     map: usize,
+    tiling: Tiling,
 ) -> Option<(usize, Launch)> {
     let after = &code.launches[map];
     let KernelSpec::Rows(k) = &*after.spec else {
@@ -82,9 +88,12 @@ fn joined(
         && k.stores[0].access == Access::full(k.cols);
     let plain = k.body.nodes.iter().all(is_plain) && after.held.is_none();
     let (result, read) = k.operands.split_last()?;
+    // Where few tokens are read, a thread has few elements, and a launch less counts.
+    let few = tiling.warpgroups == Some(Tokens::Few);
     let real = |d: &DType| *d == k.dtype;
-    if !one_result || !plain || !read.iter().all(real) || !(real(result) || *result == DType::Bf16)
-    {
+    let known = |d: &DType| real(d) || *d == DType::Bf16;
+    let reads = read.iter().all(|d| real(d) || (few && known(d)));
+    if !one_result || !plain || !reads || !known(result) {
         return None;
     }
     if k.body.expand_transcendentals(k.dtype).0.nodes.len() > MAX_EXPRESSIONS {
@@ -100,7 +109,17 @@ fn joined(
     if !inputs.iter().enumerate().all(known) || !free_from(code, uses, *out, (at, map)) {
         return None;
     }
-    let launch = with_epilogue(&code.launches[at], after, specs, k, arg)?;
+    let before = &code.launches[at];
+    if let KernelSpec::Attend(_) | KernelSpec::AttendCached(_) = &*before.spec {
+        let whole = code.get(inputs[arg]).size == code.get(*out).size;
+        // A processor packs what it multiplies; it has no such kernel.
+        if tiling.packs {
+            return None;
+        }
+        let launch = rounding(before, after, specs, k)?;
+        return (whole && before.args[RESULT] == inputs[arg]).then_some((at, launch));
+    }
+    let launch = with_epilogue(before, after, specs, k, arg)?;
     Some((at, launch))
 }
 
@@ -140,6 +159,8 @@ fn there_by(code: &LaunchList, uses: &[Uses], b: BufferId, at: usize) -> bool {
 fn free_from(code: &LaunchList, uses: &[Uses], b: BufferId, (from, to): (usize, usize)) -> bool {
     let alone = match &code.get(b).home {
         Placement::Arena => true,
+        // Other buffers may name the same part of what is kept: nothing else may come between.
+        Placement::Fixed(o) if o.slot == Slot::Cache => to == from + 1,
         Placement::Fixed(o) => matches!(o.slot, Slot::Output(_)),
     };
     alone
@@ -163,24 +184,29 @@ fn with_epilogue(
     if !bare || !fits || c.dtype != k.dtype || before.guard != after.guard {
         return None;
     }
-    let (body, operands) = of_sum(&k.body, sum, k.cols)?;
+    let (body, value, operands) = of_sum(k, sum, c.rounds)?;
+    let numbered = (FIRST as u32..).zip(&operands);
+    let halves = numbered.filter(|(_, i)| k.operands[**i as usize] == DType::Bf16);
+    let halves: Vec<u32> = halves.map(|(number, _)| number).collect();
     let mut args = before.args[..FIRST].to_vec();
     args.extend(operands.iter().map(|i| after.args[*i as usize]));
     args.push(*after.args.last()?);
     let mut c = c.clone();
     c.rounds = k.operands.last() == Some(&DType::Bf16);
-    if c.rounds && (c.dtype != DType::F32 || !tensor::contract::runs(&c)) {
+    let any = c.rounds || !halves.is_empty();
+    if any && (c.dtype != DType::F32 || !tensor::contract::runs(&c)) {
         return None;
     }
     // What is rounded when it is stored need not be rounded before.
-    let value = match body.nodes[k.stores[0].value.0 as usize] {
+    let value = match body.nodes[value.0 as usize] {
         Expr::Unary(UnaryOp::Bf16, of) if c.rounds => of,
-        _ => k.stores[0].value,
+        _ => value,
     };
     let same =
         operands.is_empty() && k.uniforms == 0 && matches!(body.nodes[value.0 as usize], Expr::Acc);
     c.epilogue = (!same).then_some(Epilogue {
         operands: operands.len() as u32,
+        halves,
         uniforms: k.uniforms,
         body,
         value,
@@ -193,18 +219,54 @@ fn with_epilogue(
     })
 }
 
-/// A body of which an operand is the sum at hand, and its other operands in the order in which it reads them.
-/// `None` if it reads sums of other elements.
-fn of_sum(body: &Body, sum: usize, cols: u64) -> Option<(Body, Vec<u32>)> {
+/// Attention that rounds its result, where a map does nothing else.
+fn rounding(before: &Launch, after: &Launch, specs: &mut Specs, k: &Rows) -> Option<Launch> {
+    let mut spec = (*before.spec).clone();
+    let (KernelSpec::Attend(a) | KernelSpec::AttendCached(a)) = &mut spec else {
+        return None;
+    };
+    let (body, value, operands) = of_sum(k, 0, false)?;
+    let value = match body.nodes[value.0 as usize] {
+        Expr::Unary(UnaryOp::Bf16, of) => of,
+        _ => value,
+    };
+    let same = operands.is_empty() && matches!(body.nodes[value.0 as usize], Expr::Acc);
+    let rounds = k.operands.last() == Some(&DType::Bf16) && !a.rounds;
+    let fits = k.cols == a.heads * a.value_head() && before.guard == after.guard;
+    if !same || !rounds || !fits || before.held.is_some() || !tensor::attend::runs(a) {
+        return None;
+    }
+    a.rounds = true;
+    let mut args = before.args.clone();
+    args[RESULT] = *after.args.last()?;
+    Some(Launch {
+        spec: specs.of(spec),
+        args,
+        ..before.clone()
+    })
+}
+
+/// The body of a map, and its value, of which an operand is the sum at hand, rounded to bf16 where it was stored so; and its other operands in the
+/// order in which it reads them. `None` if it reads sums of other elements.
+fn of_sum(k: &Rows, sum: usize, rounded: bool) -> Option<(Body, ExprId, Vec<u32>)> {
     let mut operands: Vec<u32> = Vec::new();
     let mut out = Body::default();
-    for e in &body.nodes {
+    // The sum itself stands before all others.
+    let before = u32::from(rounded);
+    if rounded {
+        out.push(Expr::Acc);
+    }
+    let node = |of: ExprId| ExprId(of.0 + before);
+    for e in &k.body.nodes {
         out.nodes.push(match *e {
             Expr::Load { operand, access } if operand as usize == sum => {
-                if access != Access::full(cols) {
+                if access != Access::full(k.cols) {
                     return None;
                 }
-                Expr::Acc
+                match rounded {
+                    true => Expr::Unary(UnaryOp::Bf16, ExprId(0)),
+                    false => Expr::Acc,
+                }
             }
             Expr::Load { operand, access } => {
                 let known = operands.iter().position(|o| *o == operand);
@@ -217,8 +279,8 @@ fn of_sum(body: &Body, sum: usize, cols: u64) -> Option<(Body, Vec<u32>)> {
                     access,
                 }
             }
-            other => other,
+            other => other.of(node),
         });
     }
-    Some((out, operands))
+    Some((out, node(k.stores[0].value), operands))
 }

@@ -3,7 +3,7 @@
 //! | value | precision |
 //! |---|---|
 //! | factors of every contraction, those of mixtures among them, forward and backward; weights among them, while they are packed | bf16 |
-//! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
+//! | q, k, v that attention reads, forward and backward, and its result and that one's gradient where the backward pass reads them; kept keys and values | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
 //! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU; but those of experts and of routed steps that not all tokens take | bf16 |
 //! | all sums, the inside of attention (where a target multiplies pairs of bf16, all but its products: [`odec_program::kernel::Attend`]), states, stage combinations, histories, norms, softmax, loss, logits | f32 |
@@ -162,7 +162,7 @@ impl<'g> Reading<'g> {
             OpKind::GroupedMatMul(_) if i != 1 => return Some(Rounds::Contraction),
             OpKind::GroupedOuter(_) if i != 0 => return Some(Rounds::Contraction),
             OpKind::Attention(_) => i < 3,
-            OpKind::AttentionBackward(_) => i < 4,
+            OpKind::AttentionBackward(_) => i != 4,
             OpKind::CachedAttention(_) => i == 0,
             OpKind::ShiftTokens(_) | OpKind::Depthwise(_) => i == 0,
             OpKind::Append(_) => i == 1,

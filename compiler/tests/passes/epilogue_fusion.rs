@@ -12,7 +12,8 @@ use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest}
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Parts, Rows, Store};
 use odec_program::{
-    Access, Bindings, Body, Coeff, DType, Entry, KernelSpec, Operand, Site, Size, Slot,
+    Access, Bindings, Body, Coeff, DType, Entry, EntryId, KernelSpec, Operand, Site, Size, Slot,
+    Target,
 };
 use odec_runtime::Reader;
 
@@ -116,7 +117,7 @@ fn map(
 #[test]
 fn a_map_of_a_sum_becomes_its_epilogue() {
     let before = pair();
-    let after = fuse_epilogues(before.clone());
+    let after = fuse_epilogues(before.clone(), options().tiling);
     let [made, joined] = &after.launches[..] else {
         panic!("{:?}", after.launches)
     };
@@ -230,7 +231,11 @@ fn what_an_epilogue_cannot_do_is_not_joined() {
     for (what, change) in changes {
         let mut code = pair();
         change(&mut code);
-        assert_eq!(fuse_epilogues(code.clone()), code, "{what}");
+        assert_eq!(
+            fuse_epilogues(code.clone(), options().tiling),
+            code,
+            "{what}"
+        );
     }
 }
 
@@ -344,6 +349,74 @@ fn memory_of_the_library_does_not_grow() {
         for (m, before) in joined.memory.iter().zip(&apart.memory) {
             assert_eq!(m.entry, before.entry);
             assert!(m.arena <= before.arena, "{name}: {m:?}, {before:?}");
+        }
+    }
+}
+
+/// Where tokens are read one at a time on tensor cores, nothing is left that only rounds, and SwiGLU is the end of a product.
+#[test]
+fn a_token_on_tensor_cores_has_eleven_launches_a_layer() {
+    let text = "field att = rmsnorm |> attention(heads: 4, causal, rope)\n\
+         field ffn = rmsnorm |> swiglu(hidden: 48)\n\
+         model small {\n  input tokens(vocab: 256, context: 20)\n  embed learned(width: 64)\n  \
+         evolve lie(att, ffn) for 3 steps\n  output rmsnorm |> logits(tied)\n}\n\
+         train { data text(\"none.txt\", tokenizer: bytes);  steps 1;  batch 1\n  optimizer adamw(lr: 1e-2)\n  precision bf16\n}\n";
+    let built = built(text);
+    let launches = |target: Target, id: EntryId| -> Vec<(&str, bool)> {
+        let options = Options::of(target, built.real());
+        let program = build_manifest(&built, text, options)
+            .unwrap()
+            .manifest
+            .program;
+        let entry = &program.entries[&id];
+        let of = entry
+            .instrs
+            .iter()
+            .filter(|i| program.sites[i.site as usize].step == Some(1));
+        of.map(|i| match &program.kernels[i.kernel as usize].spec {
+            KernelSpec::Contract(c) => match &c.epilogue {
+                Some(e) => ("contract with an epilogue", c.rounds && e.halves == [2]),
+                None => ("contract", c.rounds),
+            },
+            KernelSpec::AttendCached(a) | KernelSpec::Attend(a) => ("attend", a.rounds),
+            KernelSpec::Rows(_) => ("rows", false),
+            other => (other.kind(), false),
+        })
+        .collect()
+    };
+    // The norm, q, k, rotary positions, v (rounded into what is kept), o; the norm, gate, up, down.
+    let expected = [
+        ("rows", false),
+        ("contract", false),
+        ("contract", false),
+        ("rows", false),
+        ("contract", true),
+        ("attend", true),
+        ("contract", false),
+        ("rows", false),
+        ("contract", true),
+        ("contract with an epilogue", true),
+        ("contract", false),
+    ];
+    assert_eq!(launches(Target::Sm90a, EntryId::Decode), expected);
+    let of_many = launches(Target::Sm90a, EntryId::Forward);
+    assert!(of_many.contains(&("attend", true)));
+    assert!(
+        of_many
+            .iter()
+            .all(|(name, _)| *name != "contract with an epilogue")
+    );
+    // Processors have no such kernels.
+    for target in [Target::Avx2, Target::Avx512, Target::Avx512Bf16] {
+        for id in [EntryId::Decode, EntryId::Forward] {
+            let launches = launches(target, id);
+            assert!(launches.contains(&("attend", false)), "{target}");
+            assert!(!launches.contains(&("attend", true)), "{target}");
+            assert!(
+                launches
+                    .iter()
+                    .all(|l| !l.0.starts_with("contract") || !l.1)
+            );
         }
     }
 }

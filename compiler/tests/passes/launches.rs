@@ -3,7 +3,7 @@
 use crate::card::{code, late};
 use crate::source::built;
 use odec_compiler::passes::{Options, build_manifest};
-use odec_program::{DType, Kernel, KernelSpec, Target};
+use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::launches;
 use odec_runtime::conformance::launches::{Found, Rule, beside};
 use odec_runtime::device::Device;
@@ -38,6 +38,7 @@ struct Faulty {
     inner: ReferenceDevice,
     kernel: usize,
     operand: usize,
+    dtype: DType,
     by: f32,
 }
 
@@ -49,8 +50,16 @@ impl Device for Faulty {
         self.inner.run(kernel, operands, dims, coeffs);
         if kernel == self.kernel {
             let word = &operands[self.operand][5];
-            let x = f32::from_bits(word.get());
-            word.set((x + self.by * x.abs().max(1.0)).to_bits());
+            let moved = |x: f32| x + self.by * x.abs().max(1.0);
+            // Of two numbers of bf16 the first.
+            let bits = word.get();
+            word.set(match self.dtype {
+                DType::Bf16 => {
+                    let x = moved(bf16::to_f32(bits as u16));
+                    bits & 0xFFFF_0000 | u32::from(bf16::of_f64(x.into()))
+                }
+                _ => moved(f32::from_bits(bits)).to_bits(),
+            });
         }
     }
 }
@@ -61,6 +70,10 @@ fn faulty(a: &Artifact, kernel: usize, operand: usize, by: f32, dump: Option<&Pa
         inner: ReferenceDevice::new(&a.manifest().program.kernels),
         kernel,
         operand,
+        dtype: match a.signatures().get(kernel) {
+            Some(of) => of.operands[operand].dtype,
+            None => DType::F32,
+        },
         by,
     };
     beside(a, Box::new(device), CARD, dump).unwrap()
@@ -69,13 +82,16 @@ fn faulty(a: &Artifact, kernel: usize, operand: usize, by: f32, dump: Option<&Pa
 /// Whether a kernel is of a kind.
 type Is = fn(&KernelSpec) -> bool;
 
-/// The number of the first kernel that is such and whose first result is f32, and of that result.
+/// The number of the first kernel that is such, and of its first result.
 fn first(a: &Artifact, is: impl Fn(&KernelSpec) -> bool) -> (usize, usize) {
     let mut kernels = a.manifest().program.kernels.iter().enumerate();
     let of = |(n, k): (usize, &Kernel)| {
         let operands = &a.signatures()[n].operands;
         let written = operands.iter().position(|o| o.mode.writes())?;
-        (is(&k.spec) && operands[written].dtype == DType::F32).then_some((n, written))
+        let plain = operands[written].dtype == DType::F32;
+        // Of maps one that does more than round.
+        let plain = plain || !matches!(k.spec, KernelSpec::Rows(_));
+        (is(&k.spec) && plain).then_some((n, written))
     };
     kernels.find_map(of).unwrap()
 }
@@ -151,10 +167,14 @@ fn what_is_wrong_is_named_and_its_operands_dumped() {
             f64::from_le_bytes(wanted[at..at + 8].try_into().unwrap()),
             w.want
         );
-        assert_eq!(
-            f32::from_le_bytes(device[at / 2..at / 2 + 4].try_into().unwrap()),
-            w.got as f32
-        );
+        let got = match a.signatures()[kernel].operands[operand].dtype {
+            DType::Bf16 => {
+                let bits = device[at / 4..at / 4 + 2].try_into().unwrap();
+                bf16::to_f32(u16::from_le_bytes(bits))
+            }
+            _ => f32::from_le_bytes(device[at / 2..at / 2 + 4].try_into().unwrap()),
+        };
+        assert_eq!(got, w.got as f32);
         assert_eq!(bytes("before").len(), device.len());
     }
 }

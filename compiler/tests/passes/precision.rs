@@ -139,7 +139,10 @@ fn every_contraction_rounds_and_no_state_does() {
                 match &node.op {
                     OpKind::MatMul(m) => assert!(m.rounded, "%{n} of {flow}"),
                     OpKind::Attention(_) => assert_eq!(elems, [Elem::Bf16; 3]),
-                    OpKind::AttentionBackward(_) => assert_eq!(elems[..4], [Elem::Bf16; 4]),
+                    OpKind::AttentionBackward(_) => {
+                        assert_eq!(elems[..4], [Elem::Bf16; 4]);
+                        assert_eq!(elems[5], Elem::Bf16);
+                    }
                     OpKind::Combine(_) => assert!(!elems.contains(&Elem::Bf16), "%{n} of {flow}"),
                     _ => {}
                 }

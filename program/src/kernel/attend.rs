@@ -14,6 +14,7 @@ use super::{Indices, Kind, Launch, Order, Sample};
 use crate::DType;
 use crate::eval::{Evaluator, Memory};
 use crate::expr::{BinaryOp, Body, Expr, ExprId, UnaryOp};
+use crate::gpu::tensor;
 use crate::real::Real;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
@@ -26,7 +27,8 @@ use std::ops::Range;
 /// Forward: operands q, k, v, o, lse, and sinks if there are; `lse` is [batch, seq, heads], the natural log of the sum of
 /// exponentials of scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
 /// (index = (b · heads + h) · blocks + block).
-/// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v. tiles: `batch · kv_heads`.
+/// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v, with δ in the place of o where inputs are rounded ([`Attend::reads_delta`]). tiles:
+/// `batch · kv_heads`.
 /// Cached, one sequence (causal): dims `[seq, past]`, operands q, k, v, o, and sinks if there are; k and v hold `past + seq` rows, query row i has
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
@@ -34,12 +36,13 @@ use std::ops::Range;
 /// query of each sequence, at a position of its own below `room`, and the result is as above: dims `[1, past, sequences, room]`, an operand of positions
 /// (i32) behind o and before sinks, of which none is above `past`, which says nothing else. Not causal, queries see all `room` rows, and `past` says
 /// nothing: dims `[seq, past, sequences]`.
-/// Elements of q, k, v (and of o where the backward kernel reads it) are `inputs`, all others `dtype`, as is arithmetic.
+/// Elements of q, k, v (and of d_o, and o, where the backward kernel reads them) are `inputs`, those of o bf16 where it `rounds`, all others `dtype`, as is
+/// arithmetic.
 /// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
 /// except on tensor cores ([`crate::gpu::tensor`]).
 ///
-/// With [`Order::Dots`], inputs are bf16, and all products are dot products of pairs of bf16: q, k and v are, weights and gradients of scores are
-/// rounded where they are factors, d_o as a whole. Softmax, its maximum and sum, `lse`, δ and all sums stay f32. Neighbours in the order of a
+/// With [`Order::Dots`], inputs are bf16, and all products are dot products of pairs of bf16: q, k, v and d_o are, weights and gradients of scores are
+/// rounded where they are factors. Softmax, its maximum and sum, `lse`, δ and all sums stay f32. Neighbours in the order of a
 /// sum are a pair if the first is even, counted from the first column, or from the first token of the sequence, whichever part of it is read: a token that
 /// is read alone makes the pairs that it makes in the whole. Every option of attention goes with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +65,9 @@ pub struct Attend {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     pub scale: f64,
+    /// Whether the result is rounded to bf16 and stored so: on tensor cores, forward.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rounds: bool,
     #[serde(default, skip_serializing_if = "Scores::is_plain")]
     pub scores: Scores,
     /// How products are added up: one by one, or as [`Order::Dots`].
@@ -72,7 +78,8 @@ pub struct Attend {
 /// By bits, of all but what seldom tells two kernels of a model apart.
 impl Hash for Attend {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.dtype, self.inputs, self.causal, self.scores).hash(state);
+        (self.dtype, self.inputs, self.rounds).hash(state);
+        (self.causal, self.scores).hash(state);
         (self.heads, self.kv_heads, self.head, self.window).hash(state);
         self.scale.to_bits().hash(state);
     }
@@ -107,6 +114,12 @@ impl Attend {
     /// The same rounded up to whole vectors.
     pub fn padded_value(&self) -> u64 {
         self.value_head().next_multiple_of(16)
+    }
+
+    /// Whether the backward kernel reads δ = Σ d_o ∘ o, a number for each row and head of queries that a kernel over rows has made, in the place of o:
+    /// where inputs are rounded.
+    pub fn reads_delta(&self) -> bool {
+        self.inputs != self.dtype
     }
 
     /// Whether an operand of one of the three kernels, by its number, has columns of values: v, o, d_o, d_v.
@@ -169,8 +182,8 @@ impl Attend {
     }
 
     /// A number for each row and head of queries.
-    pub(super) fn statistic(&self, mode: Mode, dims: Dims) -> OperandAccess {
-        self.operand("lse", mode, Count::rows(dims, self.heads))
+    pub(super) fn statistic(&self, name: &'static str, mode: Mode, dims: Dims) -> OperandAccess {
+        self.operand(name, mode, Count::rows(dims, self.heads))
     }
 
     fn operand(&self, name: &'static str, mode: Mode, extent: Count) -> OperandAccess {
@@ -209,6 +222,9 @@ impl Attend {
         operands[..inputs]
             .iter_mut()
             .for_each(|o| o.dtype = self.inputs);
+        if self.rounds {
+            operands[O as usize].dtype = DType::Bf16;
+        }
         Signature {
             dtype: self.dtype,
             operands,
@@ -246,6 +262,9 @@ impl Attend {
             Order::Chain => {}
             Order::Dots => validate::pairs(self.order, self.inputs, self.dtype)?,
             Order::Pairs => return Err("attention is not computed in tile registers".into()),
+        }
+        if self.rounds && !tensor::attend::runs(self) {
+            return Err("it rounds a result that is not made on tensor cores".into());
         }
         if let Some(room) = self.room {
             validate::length("rows that are kept", room)?;
@@ -290,7 +309,8 @@ impl Attend {
             true => ", products in pairs, added two after two",
             false => "",
         };
-        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}{pairs}")
+        let rounds = if self.rounds { ", o in bf16" } else { "" };
+        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}{pairs}{rounds}")
     }
 
     /// Shared and own keys, masks of each kind, in every type; then values of other widths and other scores; then pairs.
@@ -307,6 +327,7 @@ impl Attend {
                 room: None,
                 window,
                 scale: 0.6,
+                rounds: false,
                 scores: Scores::default(),
                 order: Order::Chain,
             };
@@ -356,7 +377,7 @@ impl Kind for AttendKind {
             a.rows(1, Mode::Read, &[0, 1]),
             a.rows(2, Mode::Read, &[0, 1]),
             a.rows(3, Mode::Write, &[0, 1]),
-            a.statistic(Mode::Write, &[0, 1]),
+            a.statistic("lse", Mode::Write, &[0, 1]),
         ];
         a.signature(operands.into_iter().chain(a.sinks()).collect(), 3)
     }

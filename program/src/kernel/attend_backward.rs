@@ -3,7 +3,7 @@
 use super::attend::{Apply, Attend, K, LSE, O, Q, V, each_head};
 use super::products::{self, pieces};
 use super::scores::Shaping;
-use super::signature::{Count, Mode, Signature};
+use super::signature::{Count, Mode, OperandAccess, Signature};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
 use crate::eval::{LANES, Memory, tree};
@@ -12,6 +12,8 @@ use crate::real::Real;
 use std::ops::Range;
 
 /// Where the operands are that come after those of the forward kernel.
+/// In the place of o.
+const DELTA: u32 = O;
 const D_O: u32 = 5;
 const D_Q: u32 = 6;
 const D_K: u32 = 7;
@@ -28,20 +30,31 @@ impl Kind for AttendBackwardKind {
     }
 
     fn validate(a: &Attend) -> Result<(), String> {
-        match a.scores.sinks {
-            true => Err("gradients of attention know no sinks".into()),
-            false => a.validate().and_then(|()| a.keeps_nothing()),
+        if a.scores.sinks {
+            return Err("gradients of attention know no sinks".into());
         }
+        if a.rounds {
+            return Err("gradients of attention are not rounded".into());
+        }
+        a.validate().and_then(|()| a.keeps_nothing())
     }
 
     fn signature(a: &Attend) -> Signature {
+        let d_o = OperandAccess {
+            dtype: a.inputs,
+            ..a.rows(5, Mode::Read, &[0, 1])
+        };
+        let fourth = match a.reads_delta() {
+            true => a.statistic("delta", Mode::Read, &[0, 1]),
+            false => a.rows(3, Mode::Read, &[0, 1]),
+        };
         let operands = vec![
             a.rows(0, Mode::Read, &[0, 1]),
             a.rows(1, Mode::Read, &[0, 1]),
             a.rows(2, Mode::Read, &[0, 1]),
-            a.rows(3, Mode::Read, &[0, 1]),
-            a.statistic(Mode::Read, &[0, 1]),
-            a.rows(5, Mode::Read, &[0, 1]),
+            fourth,
+            a.statistic("lse", Mode::Read, &[0, 1]),
+            d_o,
             a.rows(6, Mode::Write, &[0, 1]),
             a.rows(7, Mode::Write, &[0, 1]),
             a.rows(8, Mode::Write, &[0, 1]),
@@ -59,7 +72,7 @@ impl Kind for AttendBackwardKind {
         Signature {
             scratch: vec![Count::fixed(fixed), of_sequence],
             work: a.work(a.backward_products(), [Some(0), None], 1),
-            ..a.signature(operands, 4)
+            ..a.signature(operands, 3)
         }
     }
 
@@ -82,7 +95,7 @@ impl Kind for AttendBackwardKind {
 }
 
 /// Runs a whole launch of the backward kernel. `dims` are `[batch, seq]`. With P the softmax of the scores and
-/// δ = Σ dO ∘ O per row: dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q; where scores are bounded, dS is multiplied by what
+/// δ = Σ dO ∘ O per row, of dO as it is read, in the order of a row reduction (where inputs are rounded it is an operand): dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q; where scores are bounded, dS is multiplied by what
 /// the bound's derivative is. Heads that share keys add to their gradients one after the other. Sinks, with which o and lse were made, are part of
 /// both: P are the weights that are left to keys.
 pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
@@ -92,9 +105,8 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
     let (scale, order) = (T::of(kernel.scale), kernel.order);
     let [batch, seq] = dims;
     each_head(kernel, memory, (batch, seq, seq), |mut head| {
-        let [q, k, v, o, mut d_o] = [Q, K, V, O, D_O].map(|operand| head.rows::<T>(operand));
-        let numbers = d_o.iter_mut().flatten();
-        numbers.for_each(|x| *x = products::factor(order, *x));
+        let [q, k, v, d_o] = [Q, K, V, D_O].map(|operand| head.rows::<T>(operand));
+        let o = (!kernel.reads_delta()).then(|| head.rows::<T>(O));
         let zero = |columns: u64| vec![vec![T::ZERO; columns as usize]; q.len()];
         let (mut d_k, mut d_v) = match head.number % kernel.group() {
             0 => (zero(kernel.head), zero(kernel.value_head())),
@@ -105,7 +117,10 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
             let mut all: Vec<Seen<T>> = vec![];
             for i in queries.clone() {
                 let lse = head.memory.load(LSE, head.statistic(i as u64));
-                let delta = row_product(&o[i], &d_o[i]);
+                let delta = match &o {
+                    Some(o) => row_product(&o[i], &d_o[i]),
+                    None => head.memory.load(DELTA, head.statistic(i as u64)),
+                };
                 let keys = head.keys(i as u64);
                 let score = |j: usize| {
                     let scaled = op(BinaryOp::Mul, products::sum(order, &k[j], &q[i]), scale);

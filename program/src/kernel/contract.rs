@@ -143,7 +143,7 @@ impl Layout {
 /// dims: `[m, n, k]`. tiles: a panel of `mr` rows and [`Contract::columns`] columns each; those of all rows come one after the other.
 /// operands: A, B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
 /// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
-/// Elements of A are `a`, those of packed B `b`, those of C bf16 where it `rounds`; all others are `dtype`, in which sums are taken. With bf16
+/// Elements of A are `a`, those of packed B `b`, those of C bf16 where it `rounds`, as some of the epilogue's may be; all others are `dtype`, in which sums are taken. With bf16
 /// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
 /// does not depend on whether A was rounded before it was stored. With panels of integers, whose elements are bytes, `b` says only whether elements of
 /// A are rounded to bf16: the result is that of the `dtype` contraction with what the integers stand for ([`crate::quantized`]), which is exact in f32.
@@ -260,6 +260,9 @@ impl Contract {
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Epilogue {
     pub operands: u32,
+    /// Those of them that are bf16: on tensor cores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub halves: Vec<u32>,
     pub uniforms: u32,
     pub body: Body,
     pub value: ExprId,
@@ -316,6 +319,10 @@ impl Kind for ContractKind {
         if extras > MOST_OPERANDS {
             return Err(format!("its epilogue has {extras} operands"));
         }
+        let own = 2..2 + e.operands;
+        if !e.halves.iter().all(|n| halves && own.contains(n)) {
+            return Err("its epilogue reads bf16, but not on tensor cores".into());
+        }
         let scope = Scope {
             loads: 2..2 + extras,
             uniforms: e.uniforms,
@@ -349,8 +356,15 @@ impl Kind for ContractKind {
             OperandAccess::new("a", c.a, Mode::Read, [Count::rows(&[0, 2], 1)]),
             OperandAccess::new("b", c.right(), Mode::Read, [right]),
         ];
-        let extra = |_| OperandAccess::new("extra", c.dtype, Mode::Read, []);
-        operands.extend((0..extras).map(extra));
+        let halves = c.epilogue.as_ref().map_or(&[][..], |e| &e.halves);
+        let extra = |n: usize| {
+            let dtype = match halves.contains(&(n as u32)) {
+                true => DType::Bf16,
+                false => c.dtype,
+            };
+            OperandAccess::new("extra", dtype, Mode::Read, [])
+        };
+        operands.extend((2..2 + extras).map(extra));
         let mode = Mode::written(c.accumulate);
         operands.push(OperandAccess::new(
             "c",
@@ -496,6 +510,7 @@ impl Epilogue {
         let with_bias = body.add(scaled, bias);
         Epilogue {
             operands: 2,
+            halves: vec![],
             uniforms: 1,
             value: body.add(with_bias, table),
             body,

@@ -42,7 +42,7 @@ pub(super) fn add<T: Real>(order: Order, to: &mut [T], terms: &[(T, &[T])]) {
 }
 
 /// What a number is as a factor.
-pub(super) fn factor<T: Real>(order: Order, x: T) -> T {
+fn factor<T: Real>(order: Order, x: T) -> T {
     match order {
         Order::Chain | Order::Pairs => x,
         Order::Dots => T::unary(UnaryOp::Bf16, x),

@@ -232,6 +232,7 @@ mod tests {
             },
             epilogue: Some(Epilogue {
                 operands,
+                halves: vec![],
                 uniforms: 0,
                 body,
                 value,

@@ -157,6 +157,7 @@ impl Plan {
             let value = body.fma(c_, product, scaled);
             let epilogue = Epilogue {
                 operands: 1,
+                halves: vec![],
                 uniforms: 2,
                 body,
                 value,

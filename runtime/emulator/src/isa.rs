@@ -44,6 +44,8 @@ pub enum Arg {
     Imm(u64),
     Tid,
     Ctaid,
+    /// How many blocks there are.
+    Nctaid,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

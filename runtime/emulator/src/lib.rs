@@ -25,6 +25,8 @@ pub struct Emulated {
     pub ptx: String,
     kernels: Vec<(KernelSpec, Rc<isa::Kernel>)>,
     target: Target,
+    /// Launches have no more blocks than this: of kernels that do all work with any number of them.
+    pub most_blocks: Option<u64>,
 }
 
 impl Emulated {
@@ -45,6 +47,7 @@ impl Emulated {
             kernels: kernels.iter().map(find).collect(),
             ptx,
             target,
+            most_blocks: None,
         }
     }
 }
@@ -78,6 +81,7 @@ impl Device for Emulated {
         assert_eq!(kernel.dynamic.is_some(), dynamic > 0, "{name}");
         let mut memory = memory::Memory::new(operands);
         memory.maps = maps;
-        run::launch(kernel, shape.blocks, shape.shared, &arguments, &mut memory);
+        let blocks = shape.blocks.min(self.most_blocks.unwrap_or(u64::MAX));
+        run::launch(kernel, blocks, shape.shared, &arguments, &mut memory);
     }
 }

@@ -161,6 +161,7 @@ impl Function {
         match s {
             "%tid.x" => Arg::Tid,
             "%ctaid.x" => Arg::Ctaid,
+            "%nctaid.x" => Arg::Nctaid,
             "true" => Arg::Imm(1),
             "false" => Arg::Imm(0),
             _ if s.starts_with('%') => Arg::Reg(self.register(s)),

@@ -33,6 +33,8 @@ impl Group {
 
 struct Warp {
     number: u32,
+    /// How many blocks the launch has.
+    blocks: u32,
     groups: Vec<Group>,
     registers: Vec<Register>,
     epoch: u32,
@@ -55,6 +57,7 @@ pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory:
         let mut warps: Vec<Warp> = (0..(kernel.threads / LANES) as u32)
             .map(|number| Warp {
                 number,
+                blocks: blocks as u32,
                 groups: vec![Group::new(0, u32::MAX)],
                 registers: vec![[0xDEAD_BEEF_DEAD_BEEF; LANES]; kernel.registers],
                 epoch: 0,
@@ -202,6 +205,7 @@ impl Warp {
             Arg::Imm(x) => x,
             Arg::Tid => u64::from(self.number) * LANES as u64 + lane as u64,
             Arg::Ctaid => block.into(),
+            Arg::Nctaid => self.blocks.into(),
         }
     }
 

@@ -123,6 +123,7 @@ mod tests {
         let value = body.add(scaled, bias);
         Epilogue {
             operands: 1,
+            halves: vec![],
             uniforms: 1,
             body,
             value,
@@ -221,6 +222,7 @@ mod tests {
                 room: None,
                 window: None,
                 scale: 0.6,
+                rounds: false,
                 value: None,
                 scores: Default::default(),
                 order: Default::default(),

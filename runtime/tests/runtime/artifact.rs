@@ -433,6 +433,7 @@ fn numbers_that_nobody_can_compute_with_are_refused() {
                     body.konst(0.0);
                     c.epilogue = Some(Epilogue {
                         operands,
+                        halves: vec![],
                         uniforms: 0,
                         body,
                         value: ExprId(0),

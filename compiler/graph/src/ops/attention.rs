@@ -56,6 +56,7 @@ impl Attention {
             room: None,
             window: self.window,
             scale: 1.0 / (head as f64).sqrt(),
+            rounds: false,
             scores: Scores {
                 softcap: self.softcap,
                 alibi: self.alibi,

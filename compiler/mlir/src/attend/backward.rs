@@ -23,8 +23,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(e, kernel)?;
     let [q, k, v, o, lse, d_o, d_q, d_k, d_v] = std::array::from_fn(|n| e.operand(n as u64));
     let inputs = Elem::of(kernel.inputs);
-    let [q, k, v, o] = [q, k, v, o].map(|t| (t, inputs));
-    let d_o = (d_o, e.elem);
+    let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|t| (t, inputs));
     let seq = e.dim(1);
     let (padded, of_values) = (kernel.padded_head() as i64, kernel.padded_value() as i64);
     let blocks = blocks(e, seq);
@@ -91,7 +90,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
                 of_results.transpose(e, d_o, first, queries, block.dot);
                 head.right(e, q, first, queries, block.q);
                 of_results.right(e, d_o, first, queries, block.d_o);
-                block.statistics(e, &of_results, [o, d_o], lse, first, queries);
+                block.statistics(e, &of_results, o, lse, first, queries);
                 let whole = e.int(BLOCK * padded);
                 fill(e, block.dq, whole, 0.0);
                 key_blocks(e, &head, query_block, |e, key, keys, sight| {
@@ -140,24 +139,18 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Collects lse of the block's queries and computes δ, each in the order of a row reduction.
+    /// Collects lse of the block's queries, and δ, or computes that in the order of a row reduction.
     fn statistics(
         &self,
         e: &mut Emitter,
         head: &Head,
-        [o, d_o]: [Tensor; 2],
+        o: Tensor,
         lse: Val,
         first: Val,
         queries: Val,
     ) {
         let (zero, elem, pairs) = (e.int(0), e.elem, in_pairs(self.kernel));
-        let (from, padded) = (head.row(e, o, first), head.padded());
-        let inputs = o.1;
-        // Pairs hold no rows; they are read where they came from.
-        let (rows, stride) = match pairs {
-            true => (head.row(e, d_o, first), head.stride()),
-            false => (self.d_o, padded as i64),
-        };
+        let from = (!self.kernel.reads_delta()).then(|| head.row(e, o, first));
         if pairs {
             // A query that is missing of a pair has no weight.
             let all = e.int(BLOCK);
@@ -170,9 +163,18 @@ impl Block<'_> {
             let x = e.load(p, e.scalar());
             let p = e.at(self.lse, r, elem);
             e.store(x, p);
+            let Some(from) = from else {
+                let p = head.statistic(e, o.0, row);
+                let x = e.load(p, e.scalar());
+                let p = e.at(self.delta, r, elem);
+                return e.store(x, p);
+            };
 
-            let (at_o, at_do) = (e.mul_int(r, head.stride()), e.mul_int(r, stride));
-            let (o, d_o) = (e.at(from, at_o, inputs), e.at(rows, at_do, elem));
+            let (at_o, at_do) = (
+                e.mul_int(r, head.stride()),
+                e.mul_int(r, head.padded() as i64),
+            );
+            let (o, d_o) = (e.at(from, at_o, elem), e.at(self.d_o, at_do, elem));
             let mut sum = e.float(0.0, Type::vector(elem, LANES as u64));
             for c in (0..head.columns).step_by(LANES) {
                 let lanes = LANES as u64;
@@ -182,9 +184,8 @@ impl Block<'_> {
                     lanes,
                     count: lanes.min(head.columns - c),
                 };
-                let x = crate::access::load_columns(e, o, inputs, ColMap::Col, cols);
+                let x = crate::access::load_columns(e, o, elem, ColMap::Col, cols);
                 let y = crate::access::load_columns(e, d_o, elem, ColMap::Col, cols);
-                let y = if pairs { e.nearest_bf16(y, false) } else { y };
                 sum = e.fma(x, y, sum);
             }
             let delta = rows::tree(e, ReduceOp::Sum, sum);

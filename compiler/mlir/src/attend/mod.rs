@@ -48,6 +48,9 @@ fn check(e: &Emitter, kernel: &Attend) -> Result<(), String> {
             kernel.dtype, kernel.inputs
         ));
     }
+    if kernel.rounds {
+        return Err("a result in bf16".into());
+    }
     if kernel.head == 0 || kernel.heads == 0 {
         return Err("attention needs at least one head of at least one column".into());
     }

@@ -38,6 +38,18 @@ impl Emitter {
         body: impl FnOnce(&mut Emitter, Val, &[Val]) -> Vec<Val>,
     ) -> Vec<Val> {
         let step = self.int(step);
+        self.for_with_step(lo, hi, step, init, body)
+    }
+
+    /// The same with a step, more than zero, that need not be known.
+    pub fn for_with_step(
+        &mut self,
+        lo: Val,
+        hi: Val,
+        step: Val,
+        init: &[Val],
+        body: impl FnOnce(&mut Emitter, Val, &[Val]) -> Vec<Val>,
+    ) -> Vec<Val> {
         let i = self.temp(Type::I64);
         let carried: Vec<Val> = init.iter().map(|v| self.temp(v.ty)).collect();
         let results: Vec<Val> = init.iter().map(|v| self.temp(v.ty)).collect();

@@ -102,6 +102,11 @@ impl Emitter {
         self.place("ctaid")
     }
 
+    /// How many blocks there are (i64).
+    pub fn blocks(&mut self) -> Val {
+        self.place("nctaid")
+    }
+
     fn place(&mut self, register: &str) -> Val {
         let ty = Type::scalar(Elem::I32);
         let x = self.op(

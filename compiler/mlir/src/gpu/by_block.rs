@@ -97,7 +97,10 @@ impl Row<'_> {
         let adds = e.below(member, adding);
         let width = e.int(lanes as i64);
         let (number, lane) = (e.div(member, width), e.rem(member, width));
-        let values = e.mul_int(number, turn as i64);
+        // The others read along with the first.
+        let first = e.int(0);
+        let values = e.select(adds, number, first);
+        let values = e.mul_int(values, turn as i64);
         let values = e.add(values, lane);
 
         // Puts down the values of the columns from `column.first` on, if there are such, and adds those of the `count` columns from there on.
@@ -126,25 +129,38 @@ impl Row<'_> {
             let count = e.select(adds, count, zero);
             let from = e.add(offset, values);
             let whole = e.floor_to(count, (AHEAD * lanes) as i64);
-            let batch = |e: &mut Emitter, c: Val, count: u64, sum: Val| {
-                let all = e.shared(0);
+            let all = e.shared(0);
+            let read = |e: &mut Emitter, c: Val, count: u64| -> Vec<Val> {
                 let at = e.add(from, c);
-                let loaded: Vec<Val> = (0..count)
-                    .map(|n| {
-                        let at = e.add_int(at, (n * lanes) as i64);
-                        let at = e.at(all, at, e.elem);
-                        e.load(at, e.scalar())
-                    })
-                    .collect();
-                loaded.iter().fold(sum, |sum, x| e.add(sum, *x))
+                let each = (0..count).map(|n| {
+                    let at = e.add_int(at, (n * lanes) as i64);
+                    let at = e.at(all, at, e.elem);
+                    e.load(at, e.scalar())
+                });
+                each.collect()
             };
-            let sum = e.for_with(zero, whole, (AHEAD * lanes) as i64, &[sum], |e, c, sum| {
-                vec![batch(e, c, AHEAD, sum[0])]
+            let total = |e: &mut Emitter, sum: Val, more: &[Val]| {
+                more.iter().fold(sum, |sum, x| e.add(sum, *x))
+            };
+            // The next ones are read while these are added; behind the last there is nothing to read, so they are read again.
+            let step = (AHEAD * lanes) as i64;
+            let last = e.add_int(whole, -step);
+            let last = e.max(last, zero);
+            let mut carried = vec![sum];
+            carried.extend(read(e, zero, AHEAD));
+            let carried = e.for_with(zero, whole, step, &carried, |e, c, carried| {
+                let next = e.add_int(c, step);
+                let next = e.min(next, last);
+                let more = read(e, next, AHEAD);
+                let mut after = vec![total(e, carried[0], &carried[1..])];
+                after.extend(more);
+                after
             });
             // The lanes of a last piece are not all as long.
             let left = e.sub(count, lane);
-            let sum = e.for_with(whole, left, lanes as i64, &sum, |e, c, sum| {
-                vec![batch(e, c, 1, sum[0])]
+            let sum = e.for_with(whole, left, lanes as i64, &carried[..1], |e, c, sum| {
+                let more = read(e, c, 1);
+                vec![total(e, sum[0], &more)]
             });
             // What is still added is in the other half.
             let other = e.int(half as i64);

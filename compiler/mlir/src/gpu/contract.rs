@@ -10,7 +10,7 @@ use super::stage::{Matrix, Place, Team, four, outer, stage};
 use crate::body::Lowered;
 use crate::emit::{Elem, Emitter, Val};
 use odec_program::DType;
-use odec_program::expr::{Expr, RowMap};
+use odec_program::expr::{Access, Expr, RowMap};
 use odec_program::gpu::contract::{K, M, N, PAD, THREADS};
 use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Parts};
 
@@ -235,9 +235,8 @@ impl Tile<'_> {
                     let values: Vec<Val> = (0..N as i64)
                         .map(|j| {
                             let c = e.add_int(column, j);
-                            finish
-                                .as_ref()
-                                .map_or(sums[j as usize], |f| f.apply(e, row, c, sums[j as usize]))
+                            let sum = sums[j as usize];
+                            finish.as_ref().map_or(sum, |f| f.of(e, row, c, sum))
                         })
                         .collect();
                     let x = e.join(&values);
@@ -252,7 +251,7 @@ impl Tile<'_> {
                 let inside = e.below(c, n);
                 let exists = e.and(in_rows, inside);
                 e.when(exists, |e| {
-                    let x = finish.as_ref().map_or(*sum, |f| f.apply(e, row, c, *sum));
+                    let x = finish.as_ref().map_or(*sum, |f| f.of(e, row, c, *sum));
                     let at = e.add(base, c);
                     let p = e.at(self.out, at, e.elem);
                     e.store(x, p);
@@ -267,6 +266,8 @@ impl Tile<'_> {
 pub(super) struct Finish {
     low: Lowered,
     root: usize,
+    /// Operands that are bf16.
+    halves: Vec<u32>,
 }
 
 impl Finish {
@@ -281,12 +282,58 @@ impl Finish {
             return Err("an epilogue that reduces, or reads by position".into());
         }
         let root = low.node(epilogue.value);
-        Ok(Finish { low, root })
+        Ok(Finish {
+            low,
+            root,
+            halves: epilogue.halves.clone(),
+        })
     }
 
-    pub(super) fn apply(&self, e: &mut Emitter, row: Val, column: Val, sum: Val) -> Val {
+    /// How many operands it reads of each element.
+    pub(super) fn reads(&self) -> usize {
+        self.loads().count()
+    }
+
+    fn loads(&self) -> impl Iterator<Item = (u32, Access)> {
+        let marks = self.low.needed(&[self.root]);
+        let nodes = self.low.body.nodes.iter().zip(marks);
+        nodes.filter_map(|(node, needed)| match *node {
+            Expr::Load { operand, access } if needed => Some((operand, access)),
+            _ => None,
+        })
+    }
+
+    /// What it reads for `count` columns of a row from a column on, a multiple of `count`.
+    pub(super) fn read(&self, e: &mut Emitter, row: Val, column: Val, count: u64) -> Vec<Val> {
+        let read = |(operand, access): (u32, Access)| {
+            let elem = match self.halves.contains(&operand) {
+                true => Elem::Bf16,
+                false => Elem::F32,
+            };
+            let pointer = e.operand(operand.into());
+            let base = match access.row {
+                RowMap::Row => {
+                    let at = e.mul_int(row, access.stride as i64);
+                    e.at(pointer, at, elem)
+                }
+                _ => pointer,
+            };
+            access::load(e, base, elem, access, column, count)
+        };
+        self.loads().map(read).collect()
+    }
+
+    /// Of an element, for which `read` is what it reads.
+    pub(super) fn apply(
+        &self,
+        e: &mut Emitter,
+        (row, column): (Val, Val),
+        sum: Val,
+        read: impl IntoIterator<Item = Val>,
+    ) -> Val {
         let marks = self.low.needed(&[self.root]);
         let mut values = self.low.no_values();
+        let mut read = read.into_iter();
         let ty = e.scalar();
         self.low
             .emit(e, &marks, ty, &mut values, |e, node| match *node {
@@ -294,19 +341,15 @@ impl Finish {
                 Expr::Uniform(u) => e.coeff(u as u64),
                 Expr::RowIndex => e.convert(row, e.elem),
                 Expr::ColIndex => e.convert(column, e.elem),
-                Expr::Load { operand, access } => {
-                    let pointer = e.operand(operand as u64);
-                    let base = match access.row {
-                        RowMap::Row => {
-                            let at = e.mul_int(row, access.stride as i64);
-                            e.at(pointer, at, Elem::F32)
-                        }
-                        _ => pointer,
-                    };
-                    access::load(e, base, Elem::F32, access, column, 1)
-                }
+                Expr::Load { .. } => read.next().expect("what each load reads"),
                 _ => unreachable!("reductions were refused"),
             });
         values[self.root].expect("the root is marked")
+    }
+
+    /// The same, read when it is needed.
+    pub(super) fn of(&self, e: &mut Emitter, row: Val, column: Val, sum: Val) -> Val {
+        let read = self.read(e, row, column, 1);
+        self.apply(e, (row, column), sum, read)
     }
 }

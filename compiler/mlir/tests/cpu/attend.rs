@@ -242,6 +242,7 @@ impl Case {
             room: None,
             window: self.window,
             scale: self.scale,
+            rounds: false,
             value: (self.value != self.shape[3]).then_some(self.value as u64),
             order: self.order,
             scores: Scores {
@@ -256,6 +257,22 @@ impl Case {
             KernelSpec::Attend(forward),
             KernelSpec::AttendBackward(spec),
         ]
+    }
+
+    /// What the backward kernel reads of a result: it, or δ.
+    fn fourth<T: Real>(&self, spec: &Attend, o: &Buffer<T>) -> Buffer<T> {
+        let o = o.clone().in_type(self.inputs);
+        if !spec.reads_delta() {
+            return o;
+        }
+        let d_o = Buffer::<T>::Real(self.d_o.iter().map(|x| T::of(*x)).collect());
+        let [o, d_o] = [o, d_o.in_type(self.inputs)].map(|x| x.numbers());
+        let rows = o.chunks(self.value).zip(d_o.chunks(self.value));
+        let delta = |(o, d_o): (&[T], &[T])| {
+            let products = o.iter().zip(d_o).map(|(o, d_o)| o.to_f64() * d_o.to_f64());
+            T::of(products.sum())
+        };
+        Buffer::Real(rows.map(delta).collect())
     }
 
     /// o, lse, dq, dk, dv of the scalar evaluator.
@@ -277,8 +294,8 @@ impl Case {
         eval_attend(&spec, &mut memory, dims);
         memory.0.truncate(5);
         let o = memory.0[3].clone();
-        memory.0[3] = o.clone().in_type(self.inputs);
-        memory.0.push(real(&self.d_o));
+        memory.0[3] = self.fourth(&back, &o);
+        memory.0.push(input(&self.d_o));
         let like = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
         memory.0.extend(like);
         eval_attend_backward(&back, &mut memory, dims);
@@ -299,7 +316,7 @@ impl Case {
                 .collect()
         };
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| real(x).in_type(self.inputs));
-        let d_o = real(&self.d_o);
+        let d_o = real(&self.d_o).in_type(self.inputs);
         let mut operands = vec![
             q.clone(),
             k.clone(),
@@ -313,8 +330,11 @@ impl Case {
         let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
         let (o, lse) = (got[3].clone(), got[4].clone());
         let [dq, dk, dv] = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
-        let read = o.clone().in_type(self.inputs);
-        let operands = [q, k, v, read, lse.clone(), d_o, dq, dk, dv];
+        let KernelSpec::AttendBackward(back) = &backward else {
+            unreachable!()
+        };
+        let fourth = self.fourth(back, &o);
+        let operands = [q, k, v, fourth, lse.clone(), d_o, dq, dk, dv];
         let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
         [o, lse, got[6].clone(), got[7].clone(), got[8].clone()]
     }
@@ -764,6 +784,7 @@ fn an_empty_head_is_refused() {
         room: None,
         window: None,
         scale: 1.0,
+        rounds: false,
         value: None,
         scores: Default::default(),
         order: Default::default(),

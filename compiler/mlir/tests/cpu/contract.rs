@@ -121,6 +121,7 @@ fn epilogue(n: usize) -> Epilogue {
     let value = body.fma(silu, scale, residual);
     Epilogue {
         operands: 2,
+        halves: vec![],
         uniforms: 1,
         body,
         value,

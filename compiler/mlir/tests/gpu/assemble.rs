@@ -86,6 +86,7 @@ fn wide_heads() -> Vec<Kernel> {
         room: None,
         window: Some(100),
         scale: 0.125,
+        rounds: false,
         value: None,
         scores: Default::default(),
         order: Default::default(),

@@ -146,7 +146,7 @@ impl<'a> Maker<'a> {
         };
         let mut code = lower(&facts, &units, &homes, tiling, real).map_err(failed)?;
         if self.options.fusion == Fusion::On {
-            code = fuse_epilogues(code);
+            code = fuse_epilogues(code, tiling);
         }
         if name == EntryId::Grad {
             self.zero_the_rest(&graph, &mut code);

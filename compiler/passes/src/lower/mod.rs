@@ -318,7 +318,10 @@ impl Lowering<'_> {
             }
             (Kind::AttendBackward(spec), _) => {
                 let spec = self.attends(spec, operands[0]);
-                let args = self.buffers(&[operands.clone(), results].concat())?;
+                let mut args = self.buffers(&[operands.clone(), results].concat())?;
+                if spec.reads_delta() {
+                    args[3] = self.delta(&spec, n)?;
+                }
                 let dims = sizes(&[0, 1]);
                 self.launch(KernelSpec::AttendBackward(spec), args, dims, vec![], n);
                 Ok(())
@@ -442,6 +445,24 @@ impl Lowering<'_> {
             order: self.tiling.attends(inputs),
             ..spec
         }
+    }
+
+    /// δ of the gradients of attention, a number for each token and head: once, before all blocks that read it.
+    fn delta(&mut self, spec: &Attend, n: u32) -> Result<BufferId, LowerError> {
+        let [o, lse, d_o] = [3, 4, 5].map(|i| self.graph.node(n).operands[i]);
+        let size = self.graph.ty(lse).size();
+        let name = format!("{}, delta", self.name(only(n)));
+        let delta = (self.code).buffer(name, self.real, size, Placement::Arena);
+        let products = body::products_of_rows(spec.value_head(), spec.inputs, self.real);
+        let args = [self.buffers(&[o, d_o])?, vec![delta]].concat();
+        self.launch(
+            KernelSpec::Rows(products),
+            args,
+            vec![size, Size::ONE],
+            vec![],
+            n,
+        );
+        Ok(delta)
     }
 
     /// A launch along the tokens of each sequence. Of what is carried from run to run, its operand and result are one of the kernel's.

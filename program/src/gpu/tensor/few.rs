@@ -17,8 +17,6 @@ pub const ROWS: u64 = 8;
 pub const EACH: u64 = 8;
 /// Warps of a block.
 pub const WARPS: u64 = THREADS / WARP;
-/// Columns of a warp where B's rows go along the inner index.
-pub const TOGETHER: u64 = 4;
 /// Blocks that give every multiprocessor of an H100 one.
 const ENOUGH: u64 = 132;
 
@@ -41,21 +39,21 @@ pub enum Split {
     /// B's rows go along the columns: `across` threads side by side have a piece each of some rows, `run` rows one after the other; as many
     /// such as a block has threads for make a turn.
     Columns { across: u64, run: u64 },
-    /// B's rows go along the inner index: a warp has [`TOGETHER`] of them, and its lanes have a piece each.
-    Inner,
+    /// B's rows go along the inner index: a warp has so many of them, and its lanes have a piece each.
+    Inner { together: u64 },
 }
 
 impl Split {
     /// Of a contraction with this n and k.
     pub fn of(c: &Contract, [n, k]: [u64; 2]) -> Split {
-        if row(c, 1).1 {
-            return Split::Inner;
-        }
         // As wide as leaves enough blocks.
-        let wide = |across: &u64| {
-            let columns = across * EACH;
-            n.is_multiple_of(columns) && n / columns >= ENOUGH
-        };
+        let enough = |columns: u64| n / columns >= ENOUGH;
+        if row(c, 1).1 {
+            let wide = |together: &u64| enough(WARPS * together);
+            let together = [4, 2].into_iter().find(wide).unwrap_or(1);
+            return Split::Inner { together };
+        }
+        let wide = |across: &u64| n.is_multiple_of(across * EACH) && enough(across * EACH);
         let across = [8, 4, 2].into_iter().find(wide).unwrap_or(1);
         let fits = |run: &u64| THREADS / across * run <= k.next_power_of_two();
         let run = [8, 4].into_iter().find(fits).unwrap_or(2);
@@ -66,7 +64,7 @@ impl Split {
     pub fn columns(self) -> u64 {
         match self {
             Split::Columns { across, .. } => across * EACH,
-            Split::Inner => WARPS * TOGETHER,
+            Split::Inner { together } => WARPS * together,
         }
     }
 
@@ -74,7 +72,7 @@ impl Split {
     pub fn deep(self) -> u64 {
         match self {
             Split::Columns { across, run } => THREADS / across * run,
-            Split::Inner => WARP * EACH,
+            Split::Inner { .. } => WARP * EACH,
         }
     }
 }

@@ -34,9 +34,8 @@ pub struct TensorMap {
     pub tile: Vec<u64>,
 }
 
-/// The operands of attention, backward, that come by maps: q, k, v, o and dO.
-pub const BACKWARD: [usize; 5] = [0, 1, 2, 3, D_O];
-const D_O: usize = 5;
+/// The operands of attention, backward, that come by maps: q, k, v and dO.
+pub const BACKWARD: [usize; 4] = [0, 1, 2, 5];
 
 impl TensorMap {
     /// Why the driver would not take it for an operand at an address, in words.
@@ -120,17 +119,16 @@ fn heads(a: &Attend, batch: u64, [queries, keys]: [u64; 2]) -> Vec<TensorMap> {
 }
 
 /// An operand of attention: columns of a head, heads, rows, sequences. A box has 64 columns of so many rows; beyond a head's columns there
-/// are zeros, not the next head. A number of f32 is two columns: it is copied as it is.
+/// are zeros, not the next head.
 fn of_heads(a: &Attend, operand: usize, (batch, rows): (u64, u64), tall: u64) -> TensorMap {
     let heads = match Attend::is_of_keys(operand as u64) {
         true => a.kv_heads,
         false => a.heads,
     };
-    let dtype = if operand < D_O { a.inputs } else { a.dtype };
-    let head = a.head * dtype.bytes();
+    let head = a.head * DType::Bf16.bytes();
     TensorMap {
         operand,
-        extents: vec![head / DType::Bf16.bytes(), heads, rows, batch],
+        extents: vec![a.head, heads, rows, batch],
         strides: vec![head, heads * head, rows * heads * head],
         tile: vec![PANEL, 1, tall, 1],
     }

@@ -26,7 +26,7 @@ pub const PANEL: u64 = 64;
 pub const PATTERN: u64 = 1024;
 /// Shared memory of a multiprocessor that a block may take at most for two of them to fit.
 const HALF: u64 = 113 << 10;
-/// Multiprocessors of an H100: fewer blocks leave some without work.
+/// Multiprocessors of an H100: fewer blocks leave some without work, and more would wait.
 const PROCESSORS: u64 = 132;
 
 /// Whether a contraction runs by warpgroups on a target: all that run on tensor cores do, on Hopper.
@@ -34,19 +34,31 @@ pub fn runs(c: &Contract, target: Target) -> bool {
     target == Target::Sm90a && contract::runs(c)
 }
 
+/// Whether both factors come by tensor maps alone. Then a launch has no more blocks than run at once, and each takes tile after tile: the
+/// first stages of the next one arrive while the results of the one before are written.
+pub fn streams(c: &Contract) -> bool {
+    (0..2).all(|n| contract::vector(c, n) * DType::Bf16.bytes() == PIECE)
+}
+
+/// Blocks of a launch on an m × n C. Kernels of those that stream ask how many there are: any number does all the work.
+pub fn blocks(c: &Contract, m: u64, n: u64) -> u64 {
+    let tiles = m.div_ceil(ROWS) * n.div_ceil(cols(c)) * u64::from(c.parts.0);
+    match streams(c) {
+        true => tiles.min(at_once(cols(c))),
+        false => tiles,
+    }
+}
+
+/// Blocks that run at once, whose tiles have so many columns.
+fn at_once(cols: u64) -> u64 {
+    PROCESSORS * (256 / cols).min(2)
+}
+
 /// Columns of a block's tile of C: 64, 128 or 256, as its blocking says. The widest are for factors that come by tensor maps alone: a thread
 /// has no registers for others to pass through.
 pub fn cols(c: &Contract) -> u64 {
-    let most = match (0..2).all(|n| contract::vector(c, n) * DType::Bf16.bytes() == PIECE) {
-        true => 256,
-        false => 128,
-    };
+    let most = if streams(c) { 256 } else { 128 };
     u64::from(c.blocking.nr).next_power_of_two().clamp(64, most)
-}
-
-/// Blocks of a launch on an m × n C: a tile each, or one of its parts.
-pub fn blocks(c: &Contract, m: u64, n: u64) -> u64 {
-    m.div_ceil(ROWS) * n.div_ceil(cols(c)) * u64::from(c.parts.0)
 }
 
 /// How many rows, tokens, a contraction has, where that is not known when it is compiled.
@@ -58,8 +70,7 @@ pub enum Tokens {
 }
 
 /// A contraction with the tiles that are fastest, as an H200 measured it. A tile of 128 × 256 reads the least of both factors for each
-/// product, and leaves room for one block; two of 128 × 128 share a multiprocessor, so that one multiplies while the other begins or ends,
-/// which takes long where C is added to. Narrow ones are for few tokens. Gradients of weights, whose inner index counts tokens, are
+/// product, and leaves room for one block; two of 128 × 128 share a multiprocessor, so that one multiplies while the other begins or ends. Narrow ones are for few tokens. Gradients of weights, whose inner index counts tokens, are
 /// summed in parts where they have few tiles.
 pub fn tiled(mut c: Contract, tokens: Tokens) -> Contract {
     // Columns beyond the last are multiplied, too.
@@ -68,11 +79,7 @@ pub fn tiled(mut c: Contract, tokens: Tokens) -> Contract {
         (_, Extent::Static(n)) if n <= 64 => 64,
         (Extent::Static(_), Extent::Static(n)) if whole(n) => 256,
         (Extent::Static(_), _) => 128,
-        (_, Extent::Static(n))
-            if tokens == Tokens::Many && whole(n) && n >= 1024 && !c.accumulate =>
-        {
-            256
-        }
+        (_, Extent::Static(n)) if tokens == Tokens::Many && whole(n) && n >= 1024 => 256,
         _ if tokens == Tokens::Many => 128,
         _ => 64,
     };
@@ -91,17 +98,14 @@ fn parts(m: u64, n: u64, cols: u64) -> Parts {
     // eight bytes of an element.
     const TILE: u64 = 170_000;
     const ELEMENTS_PER_NS: u64 = 400;
-    let (tiles, at_once) = (
-        m.div_ceil(ROWS) * n.div_ceil(cols),
-        PROCESSORS * (256 / cols).min(2),
-    );
+    let tiles = m.div_ceil(ROWS) * n.div_ceil(cols);
     let time = |parts: u64| {
         let written = if parts > 1 {
             parts * m * n / ELEMENTS_PER_NS
         } else {
             0
         };
-        (tiles * parts).div_ceil(at_once) * TILE / parts + written
+        (tiles * parts).div_ceil(at_once(cols)) * TILE / parts + written
     };
     let best = (1..=16).min_by_key(|parts| time(*parts)).unwrap_or(1);
     Parts(best as u32)
@@ -159,9 +163,10 @@ pub fn attend_shared(a: &Attend) -> u64 {
     5 * 2 * attend_tile(a) + 4 * 8
 }
 
-/// Rows of the other side that are read at a time, backward: fewer of wide heads, whose sums leave less room in registers.
+/// Rows of the other side that are read at a time, backward: fewer of wide heads with bounds on both sides or a loop over heads, for which their sums leave
+/// no room in registers.
 pub fn attend_streamed(a: &Attend) -> u64 {
-    match a.head <= PANEL {
+    match a.head <= PANEL || (a.window.is_none() && a.group() == 1) {
         true => 64,
         false => 32,
     }
@@ -172,13 +177,12 @@ pub fn attend_other(a: &Attend) -> u64 {
     attend_tile(a) * attend_streamed(a) / attend::ROWS
 }
 
-/// Elements of tiles, backward: two of the block's own rows, six of the other side's. Gradients of queries need keys and values of two
-/// tiles; those of keys and values queries of two, dO, the room of two for its next rows in f32, and those of o.
+/// Elements of tiles, backward: two of the block's own rows, and two of the other side's of two turns: keys and values, or queries and dO.
 pub fn attend_backward_tiles(a: &Attend) -> u64 {
-    2 * attend_tile(a) + 6 * attend_other(a)
+    2 * attend_tile(a) + 4 * attend_other(a)
 }
 
-/// Bytes, backward: tiles, two numbers for each of 64 rows, and an mbarrier.
+/// Bytes, backward: tiles, two numbers for each of 64 rows of two turns, and an mbarrier.
 pub fn attend_backward_shared(a: &Attend) -> u64 {
-    2 * attend_backward_tiles(a) + 2 * 4 * attend::ROWS + 16
+    2 * attend_backward_tiles(a) + 2 * 2 * 4 * attend::ROWS + 16
 }

@@ -123,11 +123,7 @@ fn contraction(
         sums
     };
     let sums = shared(rows * parts, row);
-    // Rounding moves a result by half a unit, and to a neighbour where it was near the middle.
-    let stored = |(x, bound): (f64, f64)| match c.rounds {
-        true => (x, bound + U * (x.abs() + bound)),
-        false => (x, bound),
-    };
+    let stored = |x| stored(x, c.rounds);
     let Some(e) = &c.epilogue else {
         return sums.into_iter().flatten().map(stored).collect();
     };
@@ -152,6 +148,14 @@ fn contraction(
         }
     }
     wanted
+}
+
+/// What is known of a result once it is stored. Rounding moves it by half a unit, and to a neighbour where it was near the middle.
+fn stored((x, bound): (f64, f64), rounds: bool) -> (f64, f64) {
+    match rounds {
+        true => (x, bound + U * (x.abs() + bound)),
+        false => (x, bound),
+    }
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -269,6 +273,7 @@ fn forward(
         let o: Wanted = o
             .into_iter()
             .map(|(o, s)| (o, off * s + 1e-6 * o.abs() + f64::MIN_POSITIVE))
+            .map(|o| stored(o, a.rounds))
             .collect();
         let lse = (
             max + total.ln(),
@@ -293,11 +298,11 @@ fn add(to: &mut [(f64, f64)], (factor, off): (f64, f64), by: &[f64]) {
 /// Gradients of queries, keys and values.
 fn backward(a: &Attend, words: &[Words], batch: u64, seq: u64) -> [Wanted; 3] {
     let rows = batch * seq;
-    let [q, o] = [0, 3].map(|n| Rows::of(words[n], a.inputs, rows, a.heads, a));
+    let [q, d_o] = [0, 5].map(|n| Rows::of(words[n], a.inputs, rows, a.heads, a));
     let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, rows, a.kv_heads, a));
-    let d_o = Rows::of(words[5], a.dtype, rows, a.heads, a);
     let (heads, kv_heads, group) = (a.heads as usize, a.kv_heads as usize, a.group() as usize);
-    let lse = numbers(words[4], a.dtype, rows as usize * heads);
+    // On tensor cores inputs are rounded.
+    let [delta, lse] = [3, 4].map(|n| numbers(words[n], a.dtype, rows as usize * heads));
     let (seq, head) = (seq as usize, a.head as usize);
     let last = tensor::bound((seq * group) as u64);
     // Of one sequence, the heads of queries that share keys.
@@ -321,8 +326,7 @@ fn backward(a: &Attend, words: &[Words], batch: u64, seq: u64) -> [Wanted; 3] {
                 let (scores, error) = scores(a, &query, of_keys);
                 // The bound's derivative moves by no more than this with its argument.
                 let bend_off = a.scores.softcap.map_or(0.0, |c| error / c + 1e-6);
-                let o = o.row(token, number);
-                let (delta, delta_size) = (dot(o, d_o), size(o, d_o));
+                let delta = delta[token * heads + number];
                 let relative = 2.0 * error + 1.05 * U;
                 for (j, (score, bend)) in seen.zip(scores) {
                     let (key, value) =
@@ -331,7 +335,7 @@ fn backward(a: &Attend, words: &[Words], batch: u64, seq: u64) -> [Wanted; 3] {
                     let rate = dot(d_o, value) - delta;
                     let slope = bend * p * rate * a.scale;
                     let rate_off =
-                        (1.05 * U + tensor::bound(a.head)) * size(d_o, value) + 1e-5 * delta_size;
+                        (1.05 * U + tensor::bound(a.head)) * size(d_o, value) + 1e-6 * delta.abs();
                     let slope_off = slope.abs() * relative
                         + p * (1.05 * rate_off + bend_off * rate.abs()) * a.scale;
                     let off = |f: f64, off: f64, rounded: f64| {

@@ -13,9 +13,11 @@ use odec_program::expr::UnaryOp;
 use odec_program::gpu::attend::{COLS, ROWS, SCORES, THREADS, staged};
 use odec_program::kernel::Attend;
 
-/// q, k, v and o.
-const INPUTS: u64 = 4;
+/// q, k, v, o and dO.
+const INPUTS: u64 = 6;
+const O: u64 = 3;
 const LSE: u64 = 4;
+const D_O: u64 = 5;
 
 /// Dims `[batch, seq]`; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
@@ -209,9 +211,10 @@ fn delta_place(e: &mut Emitter, work: &Work) -> Val {
     e.shared(staged(work.kernel) + 2 * SCORES)
 }
 
-/// δ = Σ o ∘ dO of `count` rows from `first` on, into shared memory: 16 threads to a row, one virtual lane each.
+/// δ = Σ o ∘ dO of `count` rows from `first` on, into shared memory: 16 threads to a row, one virtual lane each. Where it was made before, those threads
+/// bring it.
 fn deltas(e: &mut Emitter, work: &Work, seq: Val, first: Val, count: u64) {
-    let (o, d_o) = (work.matrix(e, 3, seq), work.matrix(e, 5, seq));
+    let rows = (!work.kernel.reads_delta()).then(|| [O, D_O].map(|n| work.matrix(e, n, seq)));
     let place = delta_place(e, work);
     let (zero, last) = (e.int(0), e.add_int(seq, -1));
     let at_once = THREADS / 16;
@@ -219,13 +222,20 @@ fn deltas(e: &mut Emitter, work: &Work, seq: Val, first: Val, count: u64) {
         let slot = e.add_int(work.y, (turn * at_once) as i64);
         let row = e.add(first, slot);
         let row = e.min(row, last);
+        let Some([o, d_o]) = rows else {
+            let p = work.statistic(e, O, seq, row);
+            let delta = e.load(p, e.scalar());
+            let p = e.at(place, slot, e.elem);
+            e.store(delta, p);
+            continue;
+        };
         let base = e.mul(row, o.stride);
         let nothing = e.float(0.0, e.scalar());
         let mut sum = e.for_with(work.x, o.cols, 16, &[nothing], |e, c, sum| {
             let at = e.add(base, c);
             let (p, r) = (e.at(o.pointer, at, o.elem), e.at(d_o.pointer, at, e.elem));
             let a = e.load(p, Type::scalar(o.elem));
-            let (a, b) = (e.convert(a, e.elem), e.load(r, e.scalar()));
+            let b = e.load(r, e.scalar());
             vec![e.fma(a, b, sum[0])]
         })[0];
         for distance in [8, 4, 2, 1] {

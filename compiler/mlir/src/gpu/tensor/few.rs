@@ -8,7 +8,7 @@ use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::gpu::access::wide;
 use crate::gpu::contract::Finish;
 use odec_program::gpu::WARP;
-use odec_program::gpu::tensor::few::{self, EACH, Split, TOGETHER, WARPS};
+use odec_program::gpu::tensor::few::{self, EACH, Split, WARPS};
 use odec_program::kernel::Contract;
 
 /// Pieces of B that a thread loads before it multiplies the first.
@@ -65,7 +65,7 @@ struct Pieces {
     split: Split,
     /// n and k.
     extents: [u64; 2],
-    /// Its first column: of neighbours in a row of B, or of [`TOGETHER`] rows of B.
+    /// Its first column: of neighbours in a row of B, or of rows of B below each other.
     col: Val,
     /// Where it begins within a turn.
     inner: Val,
@@ -81,10 +81,10 @@ impl Pieces {
                 let beside = e.mul_int(beside, EACH as i64);
                 (e.add(col, beside), e.mul_int(below, run as i64))
             }
-            Split::Inner => {
+            Split::Inner { together } => {
                 let width = e.int(WARP as i64);
                 let (warp, lane) = (e.div(thread, width), e.rem(thread, width));
-                let own = e.mul_int(warp, TOGETHER as i64);
+                let own = e.mul_int(warp, together as i64);
                 (e.add(col, own), e.mul_int(lane, EACH as i64))
             }
         };
@@ -100,7 +100,7 @@ impl Pieces {
     fn count(&self) -> u64 {
         match self.split {
             Split::Columns { run, .. } => run,
-            Split::Inner => TOGETHER,
+            Split::Inner { together } => together,
         }
     }
 
@@ -116,7 +116,7 @@ impl Pieces {
                 let row = e.mul_int(row, n as i64);
                 (e.add(row, self.col), exists)
             }
-            Split::Inner => {
+            Split::Inner { .. } => {
                 let col = e.add_int(self.col, piece);
                 let last = e.int(n as i64 - 1);
                 // Beyond the last column it is the last one again.
@@ -169,7 +169,7 @@ impl Pieces {
         let [_, k] = self.extents;
         let run = match self.split {
             Split::Columns { run, .. } => run,
-            Split::Inner => EACH,
+            Split::Inner { .. } => EACH,
         };
         let mut loaded = vec![];
         for (number, whole) in turns.iter().enumerate() {
@@ -189,7 +189,7 @@ impl Pieces {
                 for (i, w) in Pieces::numbers(e, w).into_iter().enumerate() {
                     let (x, sum) = match self.split {
                         Split::Columns { .. } => (x[piece], i),
-                        Split::Inner => (x[i], piece),
+                        Split::Inner { .. } => (x[i], piece),
                     };
                     sums[sum] = e.fma(x, w, sums[sum]);
                 }
@@ -207,7 +207,7 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Contract, [n, k]: [u64; 2]) -> Resu
     let pieces = Pieces::new(e, split, [n, k], place.col);
     let count = match split {
         Split::Columns { .. } => EACH,
-        Split::Inner => TOGETHER,
+        Split::Inner { together } => together,
     };
     let sums = vec![e.float(0.0, e.scalar()); count as usize];
     // Turns together, of those that are whole; then the others.
@@ -282,9 +282,9 @@ fn write(
     let columns = split.columns();
     let across = match split {
         Split::Columns { across, .. } => across,
-        Split::Inner => {
+        Split::Inner { together } => {
             let (sums, first, alone) = added(e, sums, 1);
-            let own = e.mul_int(warp, TOGETHER as i64);
+            let own = e.mul_int(warp, together as i64);
             let col = e.add(place.col, own);
             let col = e.add(col, first);
             let end = e.int(n as i64);
@@ -362,7 +362,7 @@ impl Out<'_> {
             false => sum,
         };
         let value = match &self.finish {
-            Some(finish) => finish.apply(e, self.row, col, sum),
+            Some(finish) => finish.of(e, self.row, col, sum),
             None => sum,
         };
         let value = e.convert(value, elem);

@@ -8,7 +8,9 @@ pub(super) mod attend;
 mod boxes;
 pub(super) mod contract;
 pub(super) mod few;
+mod results;
 mod ring;
+mod stream;
 pub(super) mod warpgroup;
 
 use super::access::wide;
@@ -19,6 +21,10 @@ use odec_program::gpu::tensor::warpgroup::PANEL;
 
 /// Elements of 16 bytes.
 const CHUNK: u64 = 8;
+
+/// Rows and columns of a fragment of C.
+const M: u64 = 16;
+const N: u64 = 8;
 
 /// A tile: rows as they lie in global memory.
 #[derive(Clone, Copy)]

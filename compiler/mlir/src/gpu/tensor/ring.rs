@@ -2,7 +2,8 @@
 //!
 //! Takes two factors and what multiplies their tiles. Tiles go round through stages in shared memory: while one is multiplied
 //! the next ones arrive: copied ahead, by tensor maps on Hopper, or through registers where factors are to be rounded or lie unevenly;
-//! those are put down when the products are done. Leaves the tiles' layout and the products to the kernels.
+//! those are put down when the products are done. Leaves the tiles' layout and the products to the kernels, and factors that both come by maps
+//! to [`super::stream`].
 
 use super::boxes::{Boxed, Elected};
 use super::contract::source;
@@ -57,11 +58,11 @@ impl Factor {
         }
     }
 
-    /// Row and column of its tile that begins at `inner`.
-    fn corner(&self, inner: Val) -> (Val, Val) {
+    /// Row and column of its tile that begins at `first` of its outer index.
+    fn corner(&self, first: Val, inner: Val) -> (Val, Val) {
         match self.inner_last {
-            true => (self.first, inner),
-            false => (inner, self.first),
+            true => (first, inner),
+            false => (inner, first),
         }
     }
 
@@ -70,17 +71,17 @@ impl Factor {
         let Comes::ByThreads(source) = &self.comes else {
             return vec![];
         };
-        let (row, col) = self.corner(inner);
+        let (row, col) = self.corner(self.first, inner);
         let to = e.add_int(stage, self.offset as i64);
         source.fetch(e, team, row, col, self.tile, to)
     }
 
     /// A tile, where it comes by a map.
-    fn boxed(&self, e: &mut Emitter, inner: Val, stage: Val) -> Option<Boxed> {
+    fn boxed(&self, e: &mut Emitter, first: Val, inner: Val, stage: Val) -> Option<Boxed> {
         let Comes::ByMap(map) = self.comes else {
             return None;
         };
-        let (row, col) = self.corner(inner);
+        let (row, col) = self.corner(first, inner);
         Some(Boxed {
             map,
             tile: self.tile,
@@ -103,8 +104,6 @@ pub(super) trait Products {
     fn begin(&self, e: &mut Emitter, tiles: [&Factor; 2], stage: Val, sums: &[Val]) -> Vec<Val>;
     /// Gives the sums with all products of the tiles added.
     fn finish(&self, e: &mut Emitter, tiles: [&Factor; 2], stage: Val, sums: &[Val]) -> Vec<Val>;
-    /// Waits for all that was begun but the last so many.
-    fn wait(&self, e: &mut Emitter, left: u64, sums: &[Val]) -> Vec<Val>;
 }
 
 /// What is summed over: the inner index from `begin`, a multiple of a tile's depth, to `end`.
@@ -134,9 +133,19 @@ impl Ring {
         self.factors.iter().any(|f| comes(&f.comes))
     }
 
-    /// Asks for what comes by maps of a stage.
-    fn ask(&self, e: &mut Emitter, by: Elected, inner: Val, stage: Val) {
-        let all = self.factors.iter().map(|f| f.boxed(e, inner, stage));
+    /// The thread that asks for what comes by maps; the mbarriers are ready.
+    pub fn elect(&self, e: &mut Emitter) -> Elected {
+        let elected = Elected::new(e, self.team.thread);
+        let places = (0..self.stages).map(|n| e.int((n * self.stage + self.mbarrier) as i64));
+        let places: Vec<Val> = places.collect();
+        elected.prepare(e, &places);
+        elected
+    }
+
+    /// Asks for what comes by maps of a stage, whose tiles begin at `firsts` of their outer indices.
+    pub fn ask(&self, e: &mut Emitter, by: Elected, firsts: [Val; 2], inner: Val, stage: Val) {
+        let all = self.factors.iter().zip(firsts);
+        let all = all.map(|(f, first)| f.boxed(e, first, inner, stage));
         let tiles: Vec<Boxed> = all.collect::<Vec<_>>().into_iter().flatten().collect();
         let mbarrier = e.add_int(stage, self.mbarrier as i64);
         by.ask(e, &tiles, mbarrier);
@@ -154,15 +163,9 @@ impl Ring {
         let factors = self.factors.each_ref();
         let ahead_of_time = |c: &Comes| matches!(c, Comes::ByThreads(s) if s.vector == CHUNK);
         let copies = self.any(ahead_of_time);
-        let by_threads = self.any(|c| matches!(c, Comes::ByThreads(_)));
         let elected = self.any(|c| matches!(c, Comes::ByMap(_)));
-        let elected = elected.then(|| {
-            let elected = Elected::new(e, team.thread);
-            let places = (0..stages).map(|n| e.int((n * stage + self.mbarrier) as i64));
-            let places: Vec<Val> = places.collect();
-            elected.prepare(e, &places);
-            elected
-        });
+        let elected = elected.then(|| self.elect(e));
+        let firsts = self.factors.each_ref().map(|f| f.first);
         let all = (stages * stage) as i64;
         let zero = e.int(0);
         // Whether there can be a tile that begins so far along the inner index.
@@ -176,7 +179,7 @@ impl Ring {
             if let Some(by) = elected.filter(|_| reaches(n * deep)) {
                 let exists = e.below(inner, end);
                 let by = by.provided(e, exists);
-                self.ask(e, by, inner, to);
+                self.ask(e, by, firsts, inner, to);
             }
             for f in factors.into_iter().filter(|_| reaches(n * deep)) {
                 let loaded = f.fetch(e, team, inner, to);
@@ -203,41 +206,27 @@ impl Ring {
             }
             let ahead = (stages - 1) * deep;
             let next = e.add_int(inner, ahead as i64);
+            by.arrived(e);
+            // Everybody's part of this tile is here, and everybody is done with the one before, whose place is taken next.
+            e.barrier();
+            let sums = by.begin(e, factors, read, sums);
             // What nobody will wait for is not asked for.
-            let ask = |e: &mut Emitter| {
-                if let Some(by) = elected.filter(|_| reaches(ahead)) {
-                    let exists = e.below(next, end);
-                    let by = by.provided(e, exists);
-                    self.ask(e, by, next, write);
-                }
-            };
-            let mut sums = if by_threads {
-                by.arrived(e);
-                // Everybody's part of this tile is here, and everybody is done with the one before, whose place is taken next.
-                e.barrier();
-                let sums = by.begin(e, factors, read, sums);
-                ask(e);
-                let loaded = factors.map(|f| match reaches(ahead) {
-                    true => f.fetch(e, team, next, write),
-                    false => vec![],
-                });
-                if copies {
-                    e.close_copies();
-                }
-                let sums = by.finish(e, factors, read, &sums);
-                for (f, loaded) in factors.into_iter().zip(loaded) {
-                    f.put(e, loaded, write);
-                }
-                sums
-            } else {
-                // Threads bring nothing, so tensor cores need not wait for them: this tile's products are begun before those of the one before
-                // are waited for. Then everybody is done with that, and its place is taken next.
-                let sums = by.begin(e, factors, read, sums);
-                let sums = by.wait(e, 1, &sums);
-                e.barrier();
-                ask(e);
-                sums
-            };
+            if let Some(by) = elected.filter(|_| reaches(ahead)) {
+                let exists = e.below(next, end);
+                let by = by.provided(e, exists);
+                self.ask(e, by, firsts, next, write);
+            }
+            let loaded = factors.map(|f| match reaches(ahead) {
+                true => f.fetch(e, team, next, write),
+                false => vec![],
+            });
+            if copies {
+                e.close_copies();
+            }
+            let mut sums = by.finish(e, factors, read, &sums);
+            for (f, loaded) in factors.into_iter().zip(loaded) {
+                f.put(e, loaded, write);
+            }
             let (after, last) = (e.add_int(read, stage as i64), e.int(all));
             let wraps = e.cmp(Cmp::Eq, after, last);
             sums.extend([e.select(wraps, zero, after), read]);
@@ -251,9 +240,6 @@ impl Ring {
         if copies {
             e.await_copies(0);
         }
-        match by_threads {
-            true => done[..count].to_vec(),
-            false => by.wait(e, 0, &done[..count]),
-        }
+        done[..count].to_vec()
     }
 }

@@ -68,6 +68,7 @@ fn epilogue() -> Epilogue {
     let value = body.fma(size, scale, bias);
     Epilogue {
         operands: 1,
+        halves: vec![],
         uniforms: 1,
         body,
         value,

@@ -16,6 +16,7 @@ fn attend(heads: u64, head: u64, causal: bool) -> Attend {
         room: None,
         window: None,
         scale: 1.0 / (head as f64).sqrt(),
+        rounds: false,
         value: None,
         scores: Default::default(),
         order: Default::default(),
@@ -34,7 +35,10 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
         dims: vec![batch, seq],
         coeffs: vec![],
     };
-    let o = of_type(spec.inputs, results, 8);
+    let (d_o, fourth) = match spec.reads_delta() {
+        true => (of_type(spec.inputs, results, 9), floats(rows, 8)),
+        false => (floats(results, 9), of_type(spec.inputs, results, 8)),
+    };
     let inputs: Vec<Vec<u32>> = [(n, 1), (narrow, 2), (values, 3)]
         .map(|(n, seed)| of_type(spec.inputs, n, seed))
         .to_vec();
@@ -49,9 +53,9 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
     );
     let done = reference(&forward);
     let results = vec![
-        o,
+        fourth,
         done[4].clone(),
-        floats(results, 9),
+        d_o,
         room(n),
         room(narrow),
         room(values),

@@ -19,6 +19,7 @@ fn epilogue(n: u64) -> Epilogue {
     let value = body.fma(shifted, two, residual);
     Epilogue {
         operands: 2,
+        halves: vec![],
         uniforms: 1,
         body,
         value,

@@ -1,7 +1,7 @@
 //! Attention on tensor cores against float64, forward, to kept keys, and backward, within the bounds of
 //! [`odec_program::gpu::tensor`].
 
-use super::{Data, launch};
+use super::{Data, launch, rounded};
 use odec_program::gpu::tensor;
 use odec_program::kernel::{Attend, Scores};
 use odec_program::{DType, KernelSpec, Target, bf16};
@@ -192,6 +192,7 @@ fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64
         room: None,
         window,
         scale: 1.0 / (head as f64).sqrt(),
+        rounds: false,
         value: None,
         scores: Default::default(),
         order: Default::default(),
@@ -270,7 +271,16 @@ fn attention_forward_by_warpgroups() {
 }
 
 fn forward(target: Target) {
-    for (spec, batch, seq) in shapes().chain(scored()) {
+    for (n, (spec, batch, seq)) in shapes().chain(scored()).enumerate() {
+        // Every other result is rounded.
+        let spec = Attend {
+            rounds: n % 2 == 1,
+            ..spec
+        };
+        let result = match spec.rounds {
+            true => DType::Bf16,
+            false => DType::F32,
+        };
         let sinks = sinks(&spec);
         let [n, narrow] = sizes(&spec, batch, seq);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
@@ -280,7 +290,7 @@ fn forward(target: Target) {
         data[0].numbers.iter_mut().for_each(|x| *x *= 4.0);
         let heads = spec.heads as usize;
         let statistics = (batch * seq * heads) as u64;
-        data.extend([Data::room(n), Data::room(statistics)]);
+        data.extend([Data::room_for(result, n), Data::room(statistics)]);
         data.extend(sinks.clone());
         let kernel = KernelSpec::Attend(spec.clone());
         let dims = [batch as u64, seq as u64];
@@ -294,9 +304,12 @@ fn forward(target: Target) {
             );
             one.sink = sinks.as_ref().map(|d| d.numbers[number]);
             for i in 0..seq {
-                let (o, lse) = one.forward(i);
+                let (mut o, lse) = one.forward(i);
                 let row = (sequence * seq + i) * heads + number;
                 let first = row * spec.head as usize;
+                if spec.rounds {
+                    o = o.into_iter().map(rounded).collect();
+                }
                 launched.expect(3, first, &o);
                 launched.expect(4, row, &[lse]);
             }
@@ -412,10 +425,10 @@ fn backward(target: Target) {
         let sinks = sinks(&spec);
         spec.scores.sinks = false;
         let [n, narrow] = sizes(&spec, batch, seq);
-        let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3), (n, 8)]
+        let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
             .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
             .to_vec();
-        let d_o = Data::noise(DType::F32, n, 9);
+        let [o, d_o] = [8, 9].map(|seed| Data::noise(DType::Bf16, n, seed));
         let (width, heads) = (spec.head as usize, spec.heads as usize);
         let mut lse = vec![0.0; batch * seq * heads];
         let mut heads_of = vec![];
@@ -433,11 +446,15 @@ fn backward(target: Target) {
             }
             heads_of.push((sequence, number, one));
         }
-        data.push(Data {
+        let in_f32 = |numbers| Data {
             dtype: DType::F32,
-            numbers: lse.clone(),
-        });
+            numbers,
+        };
+        let of_rows = o.numbers.chunks(width).zip(d_o.numbers.chunks(width));
+        let delta = of_rows.map(|(o, d_o)| f64::from(dot(o, d_o) as f32));
         data.extend([
+            in_f32(delta.collect()),
+            in_f32(lse.clone()),
             d_o.clone(),
             Data::room(n),
             Data::room(narrow),
@@ -472,7 +489,7 @@ fn backward(target: Target) {
                 .collect();
             let mut pairs = vec![];
             for ((_, number, one), d_o) in members.iter().zip(&own) {
-                let o = rows(&data[3], sequence * seq, seq, (*number, heads), &spec);
+                let o = rows(&o, sequence * seq, seq, (*number, heads), &spec);
                 let begin = pairs.len();
                 for i in 0..seq {
                     let lse = lse[(sequence * seq + i) * heads + number];

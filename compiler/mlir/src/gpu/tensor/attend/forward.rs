@@ -96,7 +96,11 @@ fn attend(e: &mut Emitter, kernel: &Attend, (seq, past): (Val, Val), statistic: 
     let sum = sum.map(|s| across_lanes(e, s, |e, a, b| e.add(a, b)));
     let one = number(e, 1.0);
     let inverse = sum.map(|s| e.div(one, s));
-    let out = block.matrix(e, 3, DType::F32, seq);
+    let result = match kernel.rounds {
+        true => DType::Bf16,
+        false => DType::F32,
+    };
+    let out = block.matrix(e, 3, result, seq);
     block.write(e, out, &o, Some(inverse));
     let Some(operand) = statistic else {
         return;

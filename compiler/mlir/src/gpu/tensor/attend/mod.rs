@@ -189,6 +189,11 @@ impl<'a> Block<'a> {
     /// The address of the number that belongs to a row and this head.
     fn statistic(&self, e: &mut Emitter, operand: u64, rows: Val, row: Val) -> Val {
         let pointer = e.operand(operand);
+        self.statistic_of(e, pointer, rows, row)
+    }
+
+    /// The same of the operand at `pointer`.
+    fn statistic_of(&self, e: &mut Emitter, pointer: Val, rows: Val, row: Val) -> Val {
         let at = e.mul(self.batch, rows);
         let at = e.add(at, row);
         let at = e.mul_int(at, self.kernel.heads as i64);
@@ -266,9 +271,12 @@ impl<'a> Block<'a> {
                     let pair: Vec<Val> = (sum[2 * half..][..2].iter())
                         .map(|x| factors.map_or(*x, |f| e.mul(*x, f[half])))
                         .collect();
-                    let pair = e.join(&pair);
+                    let pair = match to.elem {
+                        Elem::Bf16 => e.pair_bf16(pair[0], pair[1]),
+                        _ => e.join(&pair),
+                    };
                     let at = e.add_int(base, 8 * n as i64);
-                    let p = e.at(to.pointer, at, e.elem);
+                    let p = e.at(to.pointer, at, to.elem);
                     e.store_whole(pair, p);
                 }
             });

@@ -2,10 +2,9 @@
 //!
 //! Takes an [`Attend`] spec. One half of the blocks computes gradients of queries, walking over keys; the other half those
 //! of keys and values, walking over queries. Both compute weights again from scores and the forward kernel's statistic, so
-//! nothing is added up by several blocks. Weights, slopes and dO are rounded to bf16 as factors. Leaves tiles and products to
-//! [`warps`], with `mma`, and [`warpgroup`], with `wgmma`.
+//! nothing is added up by several blocks. Weights and slopes are rounded to bf16 as factors; dO comes so, and δ = Σ o ∘ dO is given. Leaves tiles and
+//! products to [`warps`], with `mma`, and [`warpgroup`], with `wgmma`.
 
-mod intake;
 mod warpgroup;
 mod warps;
 
@@ -23,14 +22,14 @@ use odec_program::kernel::Attend;
 use std::f64::consts::LOG2_E;
 
 /// Operands.
-const O: u64 = 3;
+const DELTA: u64 = 3;
 const LSE: u64 = 4;
 const D_O: u64 = 5;
 const D_Q: u64 = 6;
 const D_K: u64 = 7;
 const D_V: u64 = 8;
 
-/// Dims `[batch, seq]`; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
+/// Dims `[batch, seq]`; operands q, k, v, delta, lse, d_o, d_q, d_k, d_v.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (batch, seq) = (e.dim(0), e.dim(1));
     let number = e.block();
@@ -57,7 +56,7 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
     Ok(())
 }
 
-/// −lse · log₂ e and δ = Σ o ∘ dO of 64 rows: addresses in shared memory.
+/// −lse · log₂ e and δ of 64 rows: addresses in shared memory.
 struct Numbers {
     shift: Val,
     delta: Val,
@@ -130,7 +129,7 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
 
 /// q and dO.
 fn of_queries(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
-    [(0, DType::Bf16), (D_O, DType::F32)].map(|(n, dtype)| block.source(e, n, dtype, seq))
+    [0, D_O].map(|n| block.source(e, n, DType::Bf16, seq))
 }
 
 /// k and v.
@@ -191,6 +190,14 @@ fn shift(e: &mut Emitter, block: &Block, seq: Val, query: Val) -> Val {
     let shift = e.mul(lse, factor);
     let exists = e.below(query, seq);
     e.select(exists, shift, nowhere)
+}
+
+/// δ of a query; if there is none, that of the last.
+fn delta(e: &mut Emitter, block: &Block, seq: Val, query: Val) -> Val {
+    let last = e.add_int(seq, -1);
+    let row = e.min(query, last);
+    let p = block.statistic(e, DELTA, seq, row);
+    e.load(p, e.scalar())
 }
 
 /// Two numbers of shared memory that lie side by side, the first at an even place.

@@ -10,27 +10,26 @@
 use super::super::forward::Walk;
 use super::super::mask::{Seen, Sight};
 use super::super::warpgroup::{begin_scores, begin_sums, factors, tile};
-use super::super::{Block, flat, fragments};
-use super::intake::{Intake, Rows};
-use super::{D_K, D_O, D_Q, D_V, Numbers, O, Side, warps};
+use super::super::{Block, flat, fragments, number};
+use super::{D_K, D_O, D_Q, D_V, DELTA, LSE, Numbers, Side};
 use super::{of_keys, of_queries, pair, slope, walk, weight, write};
 use crate::emit::{Cmp, Emitter, Val};
 use crate::gpu::tensor::boxes::{Boxed, Elected};
 use crate::gpu::tensor::{Source, Tile, put};
-use odec_program::gpu::tensor::attend::ROWS;
+use odec_program::gpu::tensor::attend::{ROWS, THREADS};
 use odec_program::gpu::tensor::map::BACKWARD;
 use odec_program::gpu::tensor::warpgroup::{
     attend_backward_tiles, attend_other, attend_streamed, attend_tile,
 };
 use odec_program::kernel::Attend;
+use std::f64::consts::LOG2_E;
 
-/// A block's own tiles, and those of the other side: of a block of queries keys of two turns and values of two turns; of a block of
-/// keys queries of two turns, dO, rows of it in f32, twice a tile, and of o.
+/// A block's own tiles, and those of the other side, of two turns: keys and values, or queries and dO. Numbers, of two turns as well, are those of
+/// queries.
 struct Places {
     own: [Val; 2],
-    first: [Val; 2],
-    second: [Val; 2],
-    rows: Rows,
+    first: Val,
+    second: Val,
     numbers: Numbers,
     /// What says that a turn's tiles are there.
     mbarrier: Val,
@@ -39,19 +38,13 @@ struct Places {
 impl Places {
     fn new(e: &mut Emitter, kernel: &Attend) -> Places {
         let (own, other) = (attend_tile(kernel), attend_other(kernel));
-        let others = [0, 1, 2, 3, 5].map(|n| e.int((2 * own + n * other) as i64));
         let tiles = attend_backward_tiles(kernel);
-        // Two numbers of four bytes for each row.
-        let numbers = 2 * 2 * ROWS;
+        // Numbers are twice as wide as elements.
+        let numbers = 2 * 2 * NUMBERS;
         Places {
             own: [0, own].map(|n| e.int(n as i64)),
-            first: [others[0], others[1]],
-            second: [others[2], others[3]],
-            rows: Rows {
-                wide: others[3],
-                o: others[4],
-                rounded: others[2],
-            },
+            first: e.int((2 * own) as i64),
+            second: e.int((2 * own + 2 * other) as i64),
             numbers: Numbers::behind(e, 2 * tiles),
             mbarrier: e.int((tiles + numbers) as i64),
         }
@@ -60,7 +53,7 @@ impl Places {
 
 /// The kernel, all of whose blocks meet here. `number` is the block's; from `half` on, they have keys.
 pub(super) fn emit(e: &mut Emitter, kernel: &Attend, of_queries: Val, (number, half): (Val, Val)) {
-    let (seq, zero) = (e.dim(1), e.int(0));
+    let seq = e.dim(1);
     let among = e.sub(number, half);
     let number = e.select(of_queries, number, among);
     let block = Block::of_either(e, kernel, of_queries, (number, seq));
@@ -69,9 +62,8 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Attend, of_queries: Val, (number, h
     let places = Places::new(e, kernel);
     let others = tile(&block, attend_streamed(kernel));
     let work = Work {
-        intake: Intake::new(e, &block, others),
+        brought: Brought::new(e, &block),
         elected: Elected::new(e, block.team.thread),
-        of_keys: e.cmp(Cmp::Ge, among, zero),
         block,
         of_queries,
         seq,
@@ -126,11 +118,10 @@ fn either_walk(e: &mut Emitter, kernel: &Attend, of_queries: Val, sides: [Walk; 
 struct Work<'a> {
     block: Block<'a>,
     of_queries: Val,
-    of_keys: Val,
     seq: Val,
     walk: Walk,
     places: Places,
-    intake: Intake,
+    brought: Brought,
     elected: Elected,
     /// Of rows of the other side.
     others: Tile,
@@ -148,8 +139,8 @@ struct Turn {
     /// Of the phase that ends when its tiles are there, and the number of their places.
     parity: Val,
     stop: Stop,
-    /// Of the row whose statistic the thread keeps, in a block of keys.
-    shift: Val,
+    /// What the thread has brought.
+    brought: Val,
     /// Whether another turn follows.
     another: Val,
 }
@@ -165,13 +156,13 @@ impl Work<'_> {
         self.ask(e, self.elected, stop, zero);
         self.fetch_own(e);
         e.close_copies();
-        let shift = self.beside(e, stop);
+        let brought = self.bring(e, stop);
         e.await_copies(0);
         e.publish();
         e.barrier();
         let sums = flat(&self.block.nothing(e));
         let count = sums.len();
-        let start = [sums.clone(), sums, vec![zero, zero, stop.first, shift]].concat();
+        let start = [sums.clone(), sums, vec![zero, zero, stop.first, brought]].concat();
         let length = e.sub(self.walk.end, self.walk.begin);
         let mut turns = e.div_ceil(length, self.others.rows as i64);
         if kernel.group() > 1 {
@@ -187,7 +178,7 @@ impl Work<'_> {
                     member: rest[1],
                     first: rest[2],
                 },
-                shift: rest[3],
+                brought: rest[3],
                 another: e.below(after, turns),
             };
             self.turn(e, turn, (&sums[..count], &sums[count..]))
@@ -210,31 +201,25 @@ impl Work<'_> {
         let next_parity = e.xor(turn.parity, one);
         let [here, there] = [turn.parity, next_parity]
             .map(|parity| e.mul_int(parity, attend_other(block.kernel) as i64));
-        let first = e.add(places.first[0], here);
-        let second = e.add(places.second[0], here);
-        let second = e.select(self.of_queries, second, places.second[0]);
+        let first = e.add(places.first, here);
+        let second = e.add(places.second, here);
         e.await_phase(places.mbarrier, turn.parity);
         let scores = begin_scores(e, self.others, places.own[0], first);
-        // Everybody is done with what was read before.
-        e.barrier();
-        e.when(self.of_keys, |e| {
-            let head = block.kernel.head;
-            (self.intake).round(e, head, turn.shift, places.rows, &places.numbers);
-            e.publish();
-            e.barrier();
-        });
         let rates = begin_scores(e, self.others, places.own[1], second);
+        let numbers = self.put_down(e, &turn);
+        // Everybody is done with what was read before, and numbers are there.
+        e.barrier();
         let next = self.next(e, turn.stop);
         // What nobody will wait for is not asked for.
         let asks = self.elected.provided(e, turn.another);
         self.ask(e, asks, next, there);
-        let shift = self.beside(e, next);
+        let brought = self.bring(e, next);
         let scores = fragments(&e.await_products_but(1, &scores));
         let scores = flat(&self.walk.seen.only(e, block, scores, turn.stop.first));
         let count = rates.len();
         let like = [&rates, seconds].concat();
         let slopes = e.either_with(self.of_queries, &like, |e, of_queries| {
-            let shifts = self.known(e, places.numbers.shift, of_queries);
+            let shifts = self.known(e, numbers.shift, of_queries);
             let mut weights = fragments(&scores);
             for (n, fragment) in weights.iter_mut().enumerate() {
                 for (i, x) in fragment.iter_mut().enumerate() {
@@ -252,7 +237,7 @@ impl Work<'_> {
                     begin_sums(e, &weights, (self.others, second), seconds)
                 }
             };
-            let delta = self.known(e, places.numbers.delta, of_queries);
+            let delta = self.known(e, numbers.delta, of_queries);
             let mut slopes = weights;
             for (n, fragment) in slopes.iter_mut().enumerate() {
                 for (i, x) in fragment.iter_mut().enumerate() {
@@ -270,7 +255,7 @@ impl Work<'_> {
         let slopes = factors(e, &fragments(slopes));
         let firsts = begin_sums(e, &slopes, (self.others, first), firsts);
         let firsts = e.await_products(&firsts);
-        let rest = [next_parity, next.member, next.first, shift];
+        let rest = [next_parity, next.member, next.first, brought];
         [&firsts[..], seconds, &rest].concat()
     }
 
@@ -305,7 +290,7 @@ impl Work<'_> {
         }
     }
 
-    /// Brings the block's own tiles, and the numbers of its queries; the caller waits.
+    /// Brings the block's own tiles; the caller waits.
     fn fetch_own(&self, e: &mut Emitter) {
         let (block, zero) = (&self.block, e.int(0));
         let own = tile(block, ROWS);
@@ -318,52 +303,112 @@ impl Work<'_> {
                 let loaded = source.fetch(e, block.team, block.row, zero, own, to);
                 put(e, loaded, to);
             }
-            if are_queries {
-                warps::statistics(e, block, &self.places.numbers, self.seq, block.row, ROWS);
-            }
         });
     }
 
     /// Asks for tiles of the other side.
     fn ask(&self, e: &mut Emitter, by: Elected, at: Stop, turn: Val) {
         let (places, tile, zero) = (&self.places, self.others, e.int(0));
-        let boxed = |operand: usize, head: Val, tile: Tile, to: Val| Boxed {
-            map: BACKWARD.iter().position(|n| *n == operand).expect("a map") as u64,
+        let boxed = |operand: u64, head: Val, to: Val| Boxed {
+            map: BACKWARD
+                .iter()
+                .position(|n| *n as u64 == operand)
+                .expect("a map") as u64,
             tile,
             first: vec![zero, head, at.first, self.block.batch],
             to,
         };
-        let first = e.add(places.first[0], turn);
+        let first = e.add(places.first, turn);
+        let second = e.add(places.second, turn);
         e.either(self.of_queries, |e, of_queries| {
             let tiles = match of_queries {
                 true => {
-                    let (head, second) = (self.block.shared, e.add(places.second[0], turn));
-                    vec![boxed(1, head, tile, first), boxed(2, head, tile, second)]
+                    let head = self.block.shared;
+                    vec![boxed(1, head, first), boxed(2, head, second)]
                 }
                 false => {
                     let head = self.block.of_member(e, at.member).head;
-                    let wide = Tile {
-                        cols: 2 * tile.elements() / tile.rows,
-                        ..tile
-                    };
-                    vec![
-                        boxed(0, head, tile, first),
-                        boxed(O as usize, head, tile, places.rows.o),
-                        boxed(D_O as usize, head, wide, places.rows.wide),
-                    ]
+                    vec![boxed(0, head, first), boxed(D_O, head, second)]
                 }
             };
             by.ask(e, &tiles, places.mbarrier);
         });
     }
 
-    /// What a block of keys wants beside these rows.
-    fn beside(&self, e: &mut Emitter, at: Stop) -> Val {
-        let nothing = e.zero(e.scalar());
-        let shift = e.when_with(self.of_keys, &[nothing], |e| {
-            let block = &self.block.of_member(e, at.member);
-            vec![self.intake.beside(e, block, self.seq, at.first)]
-        });
-        shift[0]
+    /// The first row of the queries of a turn: the block's own, or those at a stop.
+    fn queries(&self, e: &mut Emitter, at: Stop) -> Val {
+        e.select(self.of_queries, self.block.row, at.first)
+    }
+
+    /// Loads the thread's number of a turn, which nobody waits for before that turn.
+    fn bring(&self, e: &mut Emitter, at: Stop) -> Val {
+        let mut block = self.block.of_member(e, at.member);
+        block.head = match block.kernel.group() {
+            1 => self.block.head,
+            _ => e.select(self.of_queries, self.block.head, block.head),
+        };
+        let first = self.queries(e, at);
+        self.brought.load(e, &block, self.seq, first)
+    }
+
+    /// Puts it where those of its turn are; gives their places.
+    fn put_down(&self, e: &mut Emitter, turn: &Turn) -> Numbers {
+        let places = &self.places.numbers;
+        let here = e.mul_int(turn.parity, NUMBERS as i64);
+        let numbers = Numbers {
+            shift: e.at(places.shift, here, e.elem),
+            delta: e.at(places.delta, here, e.elem),
+        };
+        let first = self.queries(e, turn.stop);
+        let number = self.brought.made_of(e, turn.brought, self.seq, first);
+        let p = e.at(numbers.shift, self.block.team.thread, e.elem);
+        e.store(number, p);
+        numbers
+    }
+}
+
+/// Numbers of a turn: two for each of 64 rows, one for each thread.
+const NUMBERS: u64 = 2 * ROWS;
+const _: () = assert!(NUMBERS == THREADS);
+
+/// The number that a thread brings for a turn: −lse · log₂ e of one of 64 rows, or δ.
+struct Brought {
+    row: Val,
+    pointer: Val,
+    factor: Val,
+    /// That of a row that there is not, which gives it no weight.
+    nowhere: Val,
+}
+
+impl Brought {
+    fn new(e: &mut Emitter, block: &Block) -> Brought {
+        let (thread, rows) = (block.team.thread, e.int(ROWS as i64));
+        let shifts = e.below(thread, rows);
+        let [lse, delta] = [LSE, DELTA].map(|n| e.operand(n));
+        let mut either = |a: f64, b: f64| {
+            let [a, b] = [a, b].map(|x| number(e, x));
+            e.select(shifts, a, b)
+        };
+        let (factor, nowhere) = (either(-LOG2_E, 1.0), either(f64::NEG_INFINITY, 0.0));
+        Brought {
+            row: e.rem(thread, rows),
+            pointer: e.select(shifts, lse, delta),
+            factor,
+            nowhere,
+        }
+    }
+
+    /// What it is made of, of the rows from `first` on.
+    fn load(&self, e: &mut Emitter, block: &Block, seq: Val, first: Val) -> Val {
+        let (query, last) = (e.add(first, self.row), e.add_int(seq, -1));
+        let row = e.min(query, last);
+        let p = block.statistic_of(e, self.pointer, seq, row);
+        e.load(p, e.scalar())
+    }
+
+    fn made_of(&self, e: &mut Emitter, loaded: Val, seq: Val, first: Val) -> Val {
+        let (query, x) = (e.add(first, self.row), e.mul(loaded, self.factor));
+        let exists = e.below(query, seq);
+        e.select(exists, x, self.nowhere)
     }
 }

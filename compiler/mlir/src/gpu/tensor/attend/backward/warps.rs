@@ -4,17 +4,15 @@
 //! beside them. Each warp has 16 rows of the block's 64, and takes 16 of the others at a time.
 
 use super::super::{Block, Sums, flat, fragments, number, rounded};
-use super::{D_K, D_O, D_Q, D_V, Numbers, O};
-use super::{of_keys, of_queries, of_rows, pair, shaped_weight, shift, slope, write};
-use crate::emit::{Elem, Emitter, Val};
-use crate::gpu::access::wide;
+use super::{D_K, D_Q, D_V, Numbers};
+use super::{delta, of_keys, of_queries, of_rows, pair, shaped_weight, shift, slope, write};
+use crate::emit::{Emitter, Val};
 use crate::gpu::attend::each_member;
 use crate::gpu::attend::scores::{self, ahead};
 use crate::gpu::tensor::attend::forward::Walk;
 use crate::gpu::tensor::attend::mask::Mask;
 use crate::gpu::tensor::{Source, put};
-use odec_program::DType;
-use odec_program::gpu::tensor::attend::{ROWS, THREADS, streamed};
+use odec_program::gpu::tensor::attend::{ROWS, streamed};
 
 /// Tiles of the block's rows and of others, in elements; numbers of 64 rows.
 struct Places {
@@ -189,49 +187,17 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
     }
 }
 
-/// The numbers of `count` rows from `first` on, out of o, dO and the forward kernel's statistic; rows beyond the last repeat it.
-pub(super) fn statistics(
-    e: &mut Emitter,
-    block: &Block,
-    numbers: &Numbers,
-    seq: Val,
-    first: Val,
-    count: u64,
-) {
-    let per = THREADS / count;
-    let o = block.matrix(e, O, DType::Bf16, seq);
-    let d_o = block.matrix(e, D_O, DType::F32, seq);
-    let several = e.int(per as i64);
-    let (slot, part) = (
-        e.div(block.team.thread, several),
-        e.rem(block.team.thread, several),
-    );
-    let last = e.add_int(seq, -1);
+/// The numbers of `count` rows from `first` on; rows beyond the last repeat it.
+fn statistics(e: &mut Emitter, block: &Block, numbers: &Numbers, seq: Val, first: Val, count: u64) {
+    let all = e.int(count as i64);
+    // Threads of the same row write the same.
+    let slot = e.rem(block.team.thread, all);
     let query = e.add(first, slot);
-    let row = e.min(query, last);
-    let base = e.mul(row, o.stride);
-    let begin = e.mul_int(part, 4);
-    let nothing = number(e, 0.0);
-    let mut sum = e.for_with(begin, o.cols, 4 * per as i64, &[nothing], |e, c, sum| {
-        let at = e.add(base, c);
-        let [x, y] = [o, d_o].map(|m| {
-            let p = e.at(m.pointer, at, m.elem);
-            let x = e.load_whole(p, wide(m.elem, 4));
-            let x = e.convert(x, Elem::F32);
-            e.parts(x)
-        });
-        let pairs = x.into_iter().zip(y);
-        vec![pairs.fold(sum[0], |sum, (x, y)| e.fma(x, y, sum))]
-    })[0];
-    let mut distance = 1;
-    while distance < per {
-        let other = e.at_distance(sum, distance);
-        sum = e.add(sum, other);
-        distance *= 2;
-    }
-    // The threads of a row write the same.
-    let shift = shift(e, block, seq, query);
-    for (place, x) in [(numbers.shift, shift), (numbers.delta, sum)] {
+    let numbers_of = [
+        (numbers.shift, shift(e, block, seq, query)),
+        (numbers.delta, delta(e, block, seq, query)),
+    ];
+    for (place, x) in numbers_of {
         let p = e.at(place, slot, e.elem);
         e.store(x, p);
     }
