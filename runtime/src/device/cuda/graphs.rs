@@ -9,9 +9,12 @@
 //! there are) are arguments, so those nodes are told their new arguments before a replay. The other way, to keep such
 //! numbers in the card's memory, would give kernels an argument that the specifications do not know, for a handful of nodes of
 //! a run. What changes in every element (tokens, the key of dropout) is in memory anyway, at a place that stays.
+//! Telling a node takes the process longer than a small kernel takes the card. So a node whose arguments have changed twice by the same amounts, as
+//! from token to token, is told the next ones while the card works ([`Steps`]); if they turn out to be others, it is told again.
 
 use super::Driver;
-use super::plan::Launch;
+use super::plan::{Launch, Mapped};
+use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -83,10 +86,47 @@ pub struct Graphs<G> {
 }
 
 struct Known<G> {
-    /// As the graph's nodes are now, or as they were launched.
-    launches: Vec<Planned>,
+    /// What each node of the graph is told now: that of the last run, or of the next one.
+    nodes: Vec<Planned>,
+    /// The launches of the last run, and by how much those that changed had changed then.
+    last: Vec<Planned>,
+    steps: HashMap<usize, Steps>,
     graph: Option<G>,
     used: u64,
+}
+
+/// By how much each number of a launch changes from run to run: arguments, then of each map the address, extents and strides.
+#[derive(PartialEq, Eq)]
+struct Steps(Vec<u64>);
+
+/// The numbers of a launch that may change while its kernel and shape stay.
+fn numbers(launch: &mut Launch) -> impl Iterator<Item = &mut u64> {
+    let maps = launch.maps.iter_mut().flat_map(|mapped| {
+        let Mapped { address, map } = mapped;
+        let sizes = map.extents.iter_mut().chain(&mut map.strides);
+        std::iter::once(address).chain(sizes)
+    });
+    launch.arguments.iter_mut().chain(maps)
+}
+
+impl Steps {
+    fn between(before: &Planned, after: &Planned) -> Steps {
+        let (mut before, mut after) = (before.launch.clone(), after.launch.clone());
+        let pairs = numbers(&mut after).zip(numbers(&mut before));
+        Steps(
+            pairs
+                .map(|(after, before)| after.wrapping_sub(*before))
+                .collect(),
+        )
+    }
+
+    fn after(&self, launch: &Planned) -> Planned {
+        let mut next = launch.clone();
+        for (number, step) in numbers(&mut next.launch).zip(&self.0) {
+            *number = number.wrapping_add(*step);
+        }
+        next
+    }
 }
 
 impl<G> Graphs<G> {
@@ -131,8 +171,7 @@ impl<G> Graphs<G> {
         }
         self.clock += 1;
         let same = |k: &Known<G>| {
-            k.launches.len() == launches.len()
-                && k.launches.iter().zip(&launches).all(|(a, b)| a.alike(b))
+            k.last.len() == launches.len() && k.last.iter().zip(&launches).all(|(a, b)| a.alike(b))
         };
         let Some(found) = self.known.iter().position(same) else {
             each(driver, &launches)?;
@@ -143,20 +182,44 @@ impl<G> Graphs<G> {
         known.used = self.clock;
         let graph = match &mut known.graph {
             Some(graph) => {
-                let nodes = known.launches.iter().zip(&launches).enumerate();
-                for (n, (_, new)) in nodes.filter(|(_, (is, new))| is.launch != new.launch) {
+                let nodes = known.nodes.iter_mut().zip(&launches).enumerate();
+                for (n, (is, new)) in nodes.filter(|(_, (is, new))| is.launch != new.launch) {
                     let named = |why: String| format!("{why}; refused was a graph's node, {new}");
                     driver.update(graph, n, new).map_err(named)?;
+                    *is = new.clone();
                 }
                 graph
             }
             none => {
                 let early = self.awaits && begin_early(&launches);
+                known.nodes.clone_from(&launches);
                 none.insert(driver.instantiate(&launches, early)?)
             }
         };
-        known.launches = launches;
-        driver.replay(graph)
+        driver.replay(graph)?;
+        // While the card works.
+        let changed = known.last.iter().zip(&launches).enumerate();
+        // Of coefficients nobody knows the next.
+        let coeffs = |p: &Planned| p.launch.arguments[p.origin.dims.end..].to_vec();
+        let changed = changed.filter(|(_, (before, after))| {
+            before.launch != after.launch && coeffs(before) == coeffs(after)
+        });
+        let steps = changed.map(|(n, (before, after))| (n, Steps::between(before, after)));
+        let steps: HashMap<usize, Steps> = steps.collect();
+        let mut again: Vec<usize> = (steps.iter())
+            .filter(|(n, step)| known.steps.get(n) == Some(step))
+            .map(|(n, _)| *n)
+            .collect();
+        again.sort_unstable();
+        for n in again {
+            let next = steps[&n].after(&launches[n]);
+            // What the driver refuses, behind the end of a matrix say, is left as it is: a run that asks for it says so.
+            if driver.update(graph, n, &next).is_ok() {
+                known.nodes[n] = next;
+            }
+        }
+        (known.steps, known.last) = (steps, launches);
+        Ok(())
     }
 
     fn remember(&mut self, launches: Vec<Planned>) {
@@ -165,7 +228,9 @@ impl<G> Graphs<G> {
             oldest.map(|n| self.known.swap_remove(n));
         }
         self.known.push(Known {
-            launches,
+            nodes: vec![],
+            last: launches,
+            steps: HashMap::new(),
             graph: None,
             used: self.clock,
         });
@@ -217,17 +282,55 @@ mod tests {
             graphs.run(&mut recording, run.clone()).unwrap();
         }
         assert_eq!(recording.launches.take(), plainly(&runs));
-        // Launched once, then a graph; eight further runs change the two nodes of kernel 1.
+        // Launched once, then a graph; eight further runs change the two nodes of kernel 1, the last of which are told what a run after it would be.
         let made = recording.made.get();
         assert_eq!(
             made,
             Made {
                 graphs: 1,
-                updates: 16,
+                updates: 18,
                 replays: 9,
                 ..Made::default()
             }
         );
+    }
+
+    /// Of a node whose arguments change by the same amounts, the next ones are told while the card works; those that turn out to be others are told again, and
+    /// what is launched is always what was asked for.
+    #[test]
+    fn arguments_that_go_on_as_before_are_told_ahead() {
+        let places = [10, 20, 30, 40, 50, 60, 7, 8, 9, 10, 10, 10];
+        let runs: Vec<_> = places.map(|n| sequence(5, [1, n, 3])).into();
+        let mut recording = Recording::default();
+        let mut graphs = Graphs::new(false);
+        // Of each run, updates before it was replayed, and after.
+        let mut updates = vec![];
+        for run in &runs {
+            let before = recording.made.get().updates;
+            graphs.run(&mut recording, run.clone()).unwrap();
+            updates.push(recording.made.get().updates - before);
+        }
+        assert_eq!(recording.launches.take(), plainly(&runs));
+        // Two nodes change. The first run is launched, the second makes the graph. From the third on the fourth is known: it and its followers are told one
+        // ahead; the seventh is told anew, and those behind it until two steps are the same.
+        assert_eq!(updates, [0, 0, 4, 2, 2, 2, 2, 2, 4, 2, 2, 0]);
+    }
+
+    /// A guess that the driver refuses is forgotten.
+    #[test]
+    fn what_is_refused_ahead_is_told_later() {
+        let runs: Vec<_> = (0..6).map(|n| sequence(5, [1, 10 * n, 3])).collect();
+        let mut recording = Recording {
+            refuses: Some(|p| p.launch.arguments[0] == 40),
+            ..Recording::default()
+        };
+        let mut graphs = Graphs::new(false);
+        for run in &runs[..4] {
+            graphs.run(&mut recording, run.clone()).unwrap();
+        }
+        assert_eq!(recording.launches.take(), plainly(&runs[..4]));
+        let why = graphs.run(&mut recording, runs[4].clone()).unwrap_err();
+        assert!(why.contains("refused was a graph's node"), "{why}");
     }
 
     #[test]

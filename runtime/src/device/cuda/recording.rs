@@ -73,6 +73,8 @@ pub struct Recording {
     pub capability: (i32, i32),
     /// Launches after which every one is refused, and every wait fails.
     pub breaks_after: Option<u64>,
+    /// Launches that no node of a graph may become.
+    pub refuses: Option<fn(&Planned) -> bool>,
 }
 
 impl Recording {
@@ -169,6 +171,9 @@ impl Driver for Recording {
         Ok(launches.iter().map(Recorded::from).collect())
     }
     fn update(&mut self, graph: &mut Vec<Recorded>, n: usize, to: &Planned) -> Result<(), String> {
+        if self.refuses.is_some_and(|refuses| refuses(to)) {
+            return Err("it is refused".into());
+        }
         self.count(|made| made.updates += 1);
         graph[n] = to.into();
         Ok(())
