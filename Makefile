@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile assemble slopes bench tokens curves systems cookbook setup data study mnist catalogues tensorboard browser bleu bpe ray build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench tokens curves systems cookbook setup data study mnist catalogues tensorboard browser bleu bpe ray build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -46,6 +46,10 @@ hostile: setup ## Damaged and crafted inputs by the thousand: manifests, kernels
 
 assemble: setup ## Every kernel of every model through NVIDIA's assembler; `make test` leaves most short row kernels out
 	@scripts/ptxas.sh && ODEC_ASSEMBLE_WHOLE=1 cargo test --quiet --workspace --test gpu assemble -- --ignored --nocapture
+
+profiles: build ## What the optimised build compiles all models to, beside what the build that tests run does (4 minutes)
+	@cargo build --workspace
+	@scripts/profiles.sh $(ODEC) $(dir $(patsubst %/,%,$(dir $(ODEC))))debug/odec
 
 slopes: setup ## Thousands of random step programs: none converges more slowly than is proved
 	@ODEC_SLOPES=$(or $(SLOPES),5000) cargo test --quiet -p odec-compiler --test front -- --nocapture slopes
