@@ -6,17 +6,18 @@ set -euo pipefail
 [ $# = 2 ] || { echo 'usage: scripts/profiles.sh RELEASE DEBUG' >&2; exit 2; }
 compared=0 differ=0
 for model in schemes/models/*.ode; do
-    for target in sm_90a cpu:avx512bf16 cpu:avx2; do
+    for of in 'sm_90a f32' 'sm_90a bf16' 'cpu:avx512bf16 bf16' 'cpu:avx2 f32'; do
+        read -r target precision <<<"$of"
         for stage in program mlir; do
-            # A model that a target does not take is refused in the same words.
+            # A model that cannot be built so is refused in the same words.
             texts=()
             for odec in "$@"; do
-                texts+=("$({ "$odec" build "$model" --target "$target" --emit "$stage" || true; } 2>&1 | sha256sum)")
+                texts+=("$({ "$odec" build "$model" --target "$target" --set "train.precision=$precision" --emit "$stage" || true; } 2>&1 | sha256sum)")
             done
             compared=$((compared + 1))
             if [ "${texts[0]}" != "${texts[1]}" ]; then
                 differ=$((differ + 1))
-                echo "$model: $stage for $target differs"
+                echo "$model: $stage for $target, $precision, differs"
             fi
         done
     done
