@@ -135,7 +135,7 @@ fn an_artifact_of_an_earlier_format_is_refused_with_a_remedy() {
     assert_eq!(code, 1);
     assert!(
         said.starts_with(
-            "error: tiny.odex has artifact format 10, and this odec reads format 14; build it again"
+            "error: tiny.odex has artifact format 10, and this odec reads format 15; build it again"
         ),
         "{said}"
     );
