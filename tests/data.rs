@@ -322,3 +322,35 @@ fn numbers_are_predicted_for_vectors() {
     let (_, said) = place.bad(&["generate", "runs/a", "--prompt", "a"]);
     assert!(said.contains("there is nothing to generate"), "{said}");
 }
+
+/// Texts end with the separator of the data, whether one is generated or several; with `--past-end` they go on.
+#[test]
+fn a_text_ends_where_the_model_says_so() {
+    let place = Place::new();
+    place.write("short.jsonl", &"{\"text\": \"abcd\"}\n".repeat(400));
+    let data = "text(\"short.jsonl\", tokenizer: bytes, separator: \"|\")";
+    let source = TINY.replace("text(\"corpus.txt\", tokenizer: bytes)", data);
+    place.write("ends.ode", &source.replace("steps 30", "steps 80"));
+    place.good(&["train", "ends.ode", "--out", "run"]);
+    let words = ["generate", "run", "--temperature", "0"];
+    let one = [&words[..], &["--prompt", "ab", "--tokens", "12"]].concat();
+    assert_eq!(place.good(&one), "abcd\n");
+    let on = [&one[..], &["--past-end"]].concat();
+    assert_eq!(place.good(&on), "abcd|abcd|abcd\n");
+    // The second has one token more than the first before it ends, the third is not done.
+    let prompts = ["--prompt", "ab", "--prompt", "cd|a", "--prompt", "d|"];
+    let several = [&words[..], &prompts, &["--tokens", "4", "--json"]].concat();
+    let said = place.good(&several);
+    let said: Vec<serde_json::Value> = (said.lines())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let told: Vec<_> = said
+        .iter()
+        .map(|t| (t["text"].as_str(), t["ended"].as_bool()))
+        .collect();
+    let expected = [("cd", true), ("bcd", true), ("abcd", false)];
+    assert_eq!(
+        told,
+        expected.map(|(text, ended)| (Some(text), Some(ended)))
+    );
+}

@@ -4,6 +4,7 @@
 
 mod place;
 
+use odec_program::manifest::FORMAT;
 use place::Place;
 use serde_json::Value;
 
@@ -128,15 +129,15 @@ fn an_artifact_of_an_earlier_format_is_refused_with_a_remedy() {
     let place = Place::new();
     place.good(&["build", "tiny.ode", "-o", "tiny.odex"]);
     let text = place.read("tiny.odex/manifest.json");
-    let older = text.replacen("\"format\": 14", "\"format\": 10", 1);
+    let older = text.replacen(&format!("\"format\": {FORMAT}"), "\"format\": 10", 1);
     assert_ne!(older, text);
     place.write("tiny.odex/manifest.json", &older);
     let (code, said) = place.bad(&["profile", "tiny.odex"]);
     assert_eq!(code, 1);
     assert!(
-        said.starts_with(
-            "error: tiny.odex has artifact format 10, and this odec reads format 15; build it again"
-        ),
+        said.starts_with(&format!(
+            "error: tiny.odex has artifact format 10, and this odec reads format {FORMAT}; build it again"
+        )),
         "{said}"
     );
 }

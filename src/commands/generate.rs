@@ -51,6 +51,7 @@ pub fn run(args: &cli::Generate) -> Done {
         temperature: args.temperature,
         top_k: args.top_k,
         seed: args.seed,
+        past_end: args.past_end,
     };
     let of_prompt = |prompt| {
         let seeds = (0..args.samples).map(|n| args.seed.wrapping_add(n));
@@ -96,12 +97,14 @@ fn several(
         texts[n].push_str(piece);
         Ok(())
     };
-    generate_several(x, tokenizer, asked, sampling, &mut emit).map_err(Failure::input)?;
-    for (n, (Asked { prompt, seed }, text)) in asked.iter().zip(&texts).enumerate() {
+    let ended = generate_several(x, tokenizer, asked, sampling, &mut emit);
+    let ended = ended.map_err(Failure::input)?;
+    let all = asked.iter().zip(&texts).zip(ended);
+    for (n, ((Asked { prompt, seed }, text), ended)) in all.enumerate() {
         match as_json {
             true => outln!(
                 "{}",
-                json!({ "prompt": prompt, "seed": seed, "text": text })
+                json!({ "prompt": prompt, "seed": seed, "text": text, "ended": ended })
             ),
             false => outln!(
                 "--- text {} of {}, seed {seed} ---\n{prompt}{text}",

@@ -50,8 +50,8 @@ fn sampling(args: &cli::Report) -> Sampling {
     Sampling {
         tokens: args.tokens,
         temperature: args.temperature,
-        top_k: None,
         seed: args.seed,
+        ..Sampling::default()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::device::reals::Reals;
 use crate::device::rng::Stream;
 use crate::executor::{Executor, RunError};
 use crate::infer::reader::{Reader, Texts};
-use odec_program::manifest::{Loss, StepCount};
+use odec_program::manifest::{Form, Loss, StepCount};
 use odec_program::{EntryId, names};
 use std::io;
 
@@ -22,6 +22,8 @@ pub struct Sampling {
     /// Only so many of the likeliest tokens are considered.
     pub top_k: Option<usize>,
     pub seed: u64,
+    /// Whether a text goes on behind what the model gives as its end ([`end`]).
+    pub past_end: bool,
 }
 
 impl Default for Sampling {
@@ -31,6 +33,7 @@ impl Default for Sampling {
             temperature: 0.8,
             top_k: None,
             seed: 0,
+            past_end: false,
         }
     }
 }
@@ -92,7 +95,19 @@ pub struct Asked<'p> {
     pub seed: u64,
 }
 
-/// Continues `prompt`, which is not repeated; `emit` gets text piece by piece.
+/// The token that stood behind each text that a model was trained on: the `separator` of its data, where that is one token and more than white space.
+pub fn end(x: &Executor, tokenizer: &Tokenizer) -> Option<u32> {
+    let train = x.manifest().train.as_ref()?;
+    let Form::Text { separator, .. } = &train.data.form else {
+        return None;
+    };
+    match tokenizer.encode(separator).ok()?[..] {
+        [token] if !separator.trim().is_empty() => Some(token),
+        _ => None,
+    }
+}
+
+/// Continues `prompt`, which is not repeated; `emit` gets text piece by piece. The text may end before it has all tokens ([`end`]).
 ///
 /// # Errors
 /// When the settings make no sense, the tokenizer is not the model's, or `emit` fails.
@@ -107,7 +122,7 @@ pub fn generate(
         prompt,
         seed: s.seed,
     };
-    generate_several(x, tokenizer, &[asked], s, &mut |_, piece| emit(piece))
+    generate_several(x, tokenizer, &[asked], s, &mut |_, piece| emit(piece)).map(|_| ())
 }
 
 /// Whether any model could continue these prompts in this way.
@@ -128,7 +143,8 @@ pub fn can_ask(asked: &[Asked], s: &Sampling) -> Result<(), GenerateError> {
 }
 
 /// Continues several texts; `emit` gets the number of a text and a piece of it. As many as the program has room for are read together, in one pass
-/// over the weights for a token of each; of a program that reads one text, one after the other. Each is what it is alone, bit for bit.
+/// over the weights for a token of each; of a program that reads one text, one after the other. Each is what it is alone, bit for bit. Gives whether each has
+/// come to its end.
 ///
 /// # Errors
 /// As [`generate`].
@@ -138,7 +154,7 @@ pub fn generate_several(
     asked: &[Asked],
     s: &Sampling,
     emit: &mut dyn FnMut(usize, &str) -> io::Result<()>,
-) -> Result<(), GenerateError> {
+) -> Result<Vec<bool>, GenerateError> {
     can_ask(asked, s)?;
     let vocab = x.manifest().model.vocab;
     let known = tokenizer.vocabulary();
@@ -149,6 +165,11 @@ pub fn generate_several(
         });
     }
     can_generate(x)?;
+    let choice = Choice {
+        sampling: *s,
+        known: known as usize,
+        end: end(x, tokenizer).filter(|_| !s.past_end),
+    };
     let mut texts = Vec::new();
     for (number, asked) in asked.iter().enumerate() {
         texts.push(Growing::new(number, tokenizer, asked)?);
@@ -161,7 +182,10 @@ pub fn generate_several(
                 for n in 0..s.tokens {
                     let logits = reader.read(&text.new)?;
                     let last = logits.part(logits.len() - vocab as usize..logits.len());
-                    text.grow(last, (s, n), known as usize, emit)?;
+                    text.grow(last, n, &choice, emit)?;
+                    if text.ended {
+                        break;
+                    }
                 }
             }
             group => {
@@ -169,19 +193,33 @@ pub fn generate_several(
                 for n in 0..s.tokens {
                     let new: Vec<&[i32]> = group.iter().map(|text| &text.new[..]).collect();
                     let all = reader.read(&new)?;
-                    for (at, text) in group.iter_mut().enumerate() {
-                        text.grow(all.of(at), (s, n), known as usize, emit)?;
+                    // One that has ended is read on with the others, and not looked at.
+                    for (at, text) in group.iter_mut().enumerate().filter(|(_, text)| !text.ended) {
+                        text.grow(all.of(at), n, &choice, emit)?;
+                    }
+                    if group.iter().all(|text| text.ended) {
+                        break;
                     }
                 }
             }
         }
     }
+    let ended = texts.iter().map(|text| text.ended).collect();
     for text in texts {
         if let Some(piece) = text.text.finish() {
             emit(text.number, &piece)?;
         }
     }
-    Ok(())
+    Ok(ended)
+}
+
+/// What a next token is chosen by.
+struct Choice {
+    sampling: Sampling,
+    /// Tokens that can be written.
+    known: usize,
+    /// The one behind which a text has ended.
+    end: Option<u32>,
 }
 
 /// A text that is continued.
@@ -191,6 +229,7 @@ struct Growing<'t> {
     /// Tokens that were not read yet.
     new: Vec<i32>,
     text: Decoder<'t>,
+    ended: bool,
 }
 
 impl<'t> Growing<'t> {
@@ -215,6 +254,7 @@ impl<'t> Growing<'t> {
             draws,
             new,
             text,
+            ended: false,
         })
     }
 
@@ -222,14 +262,18 @@ impl<'t> Growing<'t> {
     fn grow(
         &mut self,
         logits: Reals,
-        (s, n): (&Sampling, u64),
-        known: usize,
+        n: u64,
+        by: &Choice,
         emit: &mut dyn FnMut(usize, &str) -> io::Result<()>,
     ) -> Result<(), GenerateError> {
-        let last: Vec<f64> = logits.part(0..known).iter().collect();
-        let token =
-            choose(&last, s, self.draws.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
+        let last: Vec<f64> = logits.part(0..by.known).iter().collect();
+        let token = choose(&last, &by.sampling, self.draws.uniform(n))
+            .ok_or(GenerateError::NonFinite { after: n })?;
         self.new = vec![token as i32];
+        if by.end == Some(token) {
+            self.ended = true;
+            return Ok(());
+        }
         if let Some(piece) = self.text.push(token)? {
             emit(self.number, &piece)?;
         }

@@ -183,6 +183,7 @@ fn a_run_learns_and_leaves_everything_in_its_folder() {
         tokens: 30,
         temperature: 1.0,
         top_k: Some(5),
+        past_end: false,
         seed: 3,
     };
     assert_eq!(say(s), say(s));
