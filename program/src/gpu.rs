@@ -529,6 +529,9 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
             (a.key > most).then(|| format!("keys of {} columns; at most {most}", a.key))
         }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+            if a.rounds && !tensor::attend::runs(a) {
+                return Some("a result in bf16, but not on tensor cores".into());
+            }
             let most = attend::MAX_HEAD;
             let head = a.head.max(a.value_head());
             if a.order.in_pairs() {

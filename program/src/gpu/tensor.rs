@@ -60,7 +60,7 @@ pub mod contract {
 
     /// Whether a contraction runs on tensor cores: factors in bf16, no extent of `n` and `k` smaller than an
     /// instruction's, and `m` no small part of a tile where it is a number of features; where it is a number of tokens, the kernel
-    /// is the same for any. Rows of C do not depend on one another; [`few`] ones are added up in another order.
+    /// is the same for any. Rows of C do not depend on one another; [few](super::few) ones are added up in another order.
     pub fn runs(c: &Contract) -> bool {
         let least = |x: Extent, n: u64| match x {
             Extent::Static(x) => x >= n,
