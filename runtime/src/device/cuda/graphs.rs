@@ -10,7 +10,7 @@
 //! numbers in the card's memory, would give kernels an argument that the specifications do not know, for a handful of nodes of
 //! a run. What changes in every element (tokens, the key of dropout) is in memory anyway, at a place that stays.
 //! Telling a node takes the process longer than a small kernel takes the card. So a node whose arguments have changed twice by the same amounts, as
-//! from token to token, is told the next ones while the card works ([`Steps`]); if they turn out to be others, it is told again.
+//! from token to token, is told the next ones while the card works (`Steps`); if they turn out to be others, it is told again.
 
 use super::Driver;
 use super::plan::{Launch, Mapped};
