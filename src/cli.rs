@@ -628,7 +628,7 @@ pub struct Generate {
     /// Tokens to generate; when the context is full, only its later half is kept
     #[arg(long, default_value_t = 300)]
     pub tokens: u64,
-    /// Go on behind the `separator` of the texts that the model was trained on, with which it says that a text has ended
+    /// Go on when the model gives the `separator` of its data, which ends a text otherwise
     #[arg(long, conflicts_with = "output")]
     pub past_end: bool,
     /// Sampling temperature; 0 takes the likeliest token each time

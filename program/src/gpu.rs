@@ -597,6 +597,14 @@ mod tests {
                 order: Default::default(),
             };
             assert!(tensor::attend::runs(&a));
+            // A result in bf16 is for these alone.
+            let of = |head| Attend {
+                head,
+                rounds: true,
+                ..a.clone()
+            };
+            assert_eq!(refusal(&KernelSpec::Attend(of(head))), None);
+            assert!(refusal(&KernelSpec::Attend(of(head - 1))).is_some());
             assert!(
                 tensor::attend::backward_shared(&a) <= SHARED_LIMIT,
                 "{head}"

@@ -398,7 +398,9 @@ impl Kind for AttendKind {
         let mut all = Attend::samples_at(&[2, 5], true);
         let mut full = all[0].clone();
         full.spec.causal = false;
-        all.push(full);
+        let mut rounding = all[1].clone();
+        rounding.spec.rounds = true;
+        all.extend([full, rounding]);
         all
     }
 }

@@ -189,7 +189,9 @@ pub(super) fn body(b: &Body, dtype: DType, scope: &Scope) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Blocking, Contract, Epilogue, KernelSpec, Layout, Parts, Rows, Store};
+    use crate::kernel::{
+        Attend, Blocking, Contract, Epilogue, KernelSpec, Layout, Parts, Rows, Store,
+    };
 
     fn map() -> Rows {
         let mut body = Body::default();
@@ -300,5 +302,41 @@ mod tests {
             ..product(0)
         };
         refused(KernelSpec::Contract(c), "does not read I32");
+    }
+
+    /// Results and operands of epilogues in bf16 are for tensor cores, which multiply bf16.
+    #[test]
+    fn bf16_beside_factors_in_f32_is_refused() {
+        let halves = |c: Contract, halves: Vec<u32>| {
+            let epilogue = c.epilogue.map(|e| Epilogue { halves, ..e });
+            KernelSpec::Contract(Contract { epilogue, ..c })
+        };
+        let narrow = Contract {
+            b: DType::Bf16,
+            layout: Layout::Rows,
+            ..product(2)
+        };
+        assert_eq!(halves(narrow.clone(), vec![3]).validate(), Ok(()));
+        for (c, numbers) in [(product(2), [3]), (narrow.clone(), [1]), (narrow, [4])] {
+            refused(
+                halves(c, numbers.to_vec()),
+                "reads bf16, but not on tensor cores",
+            );
+        }
+        for sample in KernelSpec::samples() {
+            let rounding = |a: &Attend| Attend {
+                rounds: true,
+                ..a.clone()
+            };
+            match sample.spec {
+                KernelSpec::Attend(a) if a.inputs != DType::Bf16 => {
+                    refused(KernelSpec::Attend(rounding(&a)), "not made on tensor cores");
+                }
+                KernelSpec::AttendBackward(a) => {
+                    refused(KernelSpec::AttendBackward(rounding(&a)), "not rounded");
+                }
+                _ => {}
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Contractions of few rows, of tokens that are read one at a time: which ones, and who computes what.
+//! Contractions of few rows, as of tokens that are read one at a time, as matrix–vector products (GEMV): which ones, and who computes what.
 //!
-//! Of one row tensor cores multiply 127 that do not exist, and a block waits longer for its tiles than for the weights in them. Here a block computes some columns of one row:
-//! each thread multiplies pieces of 16 bytes of B as they lie, in f32, and the threads' sums are added last. What that takes is to read B once.
-//! The same kernel has tiles for more rows ([`super::warpgroup`]); a launch's number of rows says which.
+//! With one row, a tile has 127 rows that do not exist, and takes longer to arrive than B takes to be read. Here a block computes some columns of
+//! one row: each thread multiplies pieces of 16 bytes of B as they lie, in f32, and the threads' sums are added last. The same kernel has tiles for
+//! more rows ([`super::warpgroup`]); a launch's number of rows says which.
 
 use super::contract::{row, vector};
 use super::map::PIECE;

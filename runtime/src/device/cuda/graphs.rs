@@ -9,12 +9,13 @@
 //! there are) are arguments, so those nodes are told their new arguments before a replay. The other way, to keep such
 //! numbers in the card's memory, would give kernels an argument that the specifications do not know, for a handful of nodes of
 //! a run. What changes in every element (tokens, the key of dropout) is in memory anyway, at a place that stays.
-//! Telling a node takes the process longer than a small kernel takes the card. So a node whose arguments have changed twice by the same amounts, as
-//! from token to token, is told the next ones while the card works (`Steps`); if they turn out to be others, it is told again.
+//! Updating a node takes time of the host, during which the card would wait. So where the addresses and dims of a node have changed twice by the same
+//! amounts, as from token to token, the node is updated for the next replay right after this one is queued (`Steps`). Before a replay, nodes that differ
+//! from what is asked for are updated.
 
 use super::Driver;
 use super::plan::{Launch, Mapped};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -61,6 +62,18 @@ impl Planned {
     }
 }
 
+/// The steps of launches that differ, by their numbers, but for those whose coefficients do.
+fn steps(before: &[Planned], after: &[Planned]) -> BTreeMap<usize, Steps> {
+    let pairs = before.iter().zip(after).enumerate();
+    let moved = pairs.filter(|(_, (before, after))| {
+        let end = before.origin.dims.end;
+        let coeffs = before.launch.arguments[end..] == after.launch.arguments[end..];
+        before.launch != after.launch && coeffs
+    });
+    let moved = moved.map(|(n, (before, after))| (n, Steps::between(before, after)));
+    moved.collect()
+}
+
 /// The most blocks of a launch, on average, in a sequence of small launches, as of a token that is read.
 const SMALL: u64 = 64;
 
@@ -86,11 +99,11 @@ pub struct Graphs<G> {
 }
 
 struct Known<G> {
-    /// What each node of the graph is told now: that of the last run, or of the next one.
+    /// The graph's nodes with the arguments that they have now: those of the last run, or of the next one.
     nodes: Vec<Planned>,
     /// The launches of the last run, and by how much those that changed had changed then.
     last: Vec<Planned>,
-    steps: HashMap<usize, Steps>,
+    steps: BTreeMap<usize, Steps>,
     graph: Option<G>,
     used: u64,
 }
@@ -120,6 +133,7 @@ impl Steps {
         )
     }
 
+    /// The launch of the run after.
     fn after(&self, launch: &Planned) -> Planned {
         let mut next = launch.clone();
         for (number, step) in numbers(&mut next.launch).zip(&self.0) {
@@ -197,25 +211,15 @@ impl<G> Graphs<G> {
             }
         };
         driver.replay(graph)?;
-        // While the card works.
-        let changed = known.last.iter().zip(&launches).enumerate();
-        // Of coefficients nobody knows the next.
-        let coeffs = |p: &Planned| p.launch.arguments[p.origin.dims.end..].to_vec();
-        let changed = changed.filter(|(_, (before, after))| {
-            before.launch != after.launch && coeffs(before) == coeffs(after)
-        });
-        let steps = changed.map(|(n, (before, after))| (n, Steps::between(before, after)));
-        let steps: HashMap<usize, Steps> = steps.collect();
-        let mut again: Vec<usize> = (steps.iter())
-            .filter(|(n, step)| known.steps.get(n) == Some(step))
-            .map(|(n, _)| *n)
-            .collect();
-        again.sort_unstable();
-        for n in again {
-            let next = steps[&n].after(&launches[n]);
-            // What the driver refuses, behind the end of a matrix say, is left as it is: a run that asks for it says so.
-            if driver.update(graph, n, &next).is_ok() {
-                known.nodes[n] = next;
+        let steps = steps(&known.last, &launches);
+        let same = steps
+            .iter()
+            .filter(|(n, step)| known.steps.get(n) == Some(step));
+        for (n, step) in same {
+            let next = step.after(&launches[*n]);
+            // Where the driver refuses it, because it lies beyond the end of a matrix, say, the node keeps what it has.
+            if driver.update(graph, *n, &next).is_ok() {
+                known.nodes[*n] = next;
             }
         }
         (known.steps, known.last) = (steps, launches);
@@ -230,7 +234,7 @@ impl<G> Graphs<G> {
         self.known.push(Known {
             nodes: vec![],
             last: launches,
-            steps: HashMap::new(),
+            steps: BTreeMap::new(),
             graph: None,
             used: self.clock,
         });
@@ -282,7 +286,7 @@ mod tests {
             graphs.run(&mut recording, run.clone()).unwrap();
         }
         assert_eq!(recording.launches.take(), plainly(&runs));
-        // Launched once, then a graph; eight further runs change the two nodes of kernel 1, the last of which are told what a run after it would be.
+        // Launched once, then a graph; eight further runs change the two nodes of kernel 1, and after the last they are updated for a run that does not come.
         let made = recording.made.get();
         assert_eq!(
             made,
@@ -295,10 +299,10 @@ mod tests {
         );
     }
 
-    /// Of a node whose arguments change by the same amounts, the next ones are told while the card works; those that turn out to be others are told again, and
-    /// what is launched is always what was asked for.
+    /// Nodes whose arguments change by the same amounts are updated after a replay, for the next. Where the next run asks for others, they are updated
+    /// again: what is launched is always what was asked for.
     #[test]
-    fn arguments_that_go_on_as_before_are_told_ahead() {
+    fn nodes_that_change_by_the_same_amounts_are_updated_ahead() {
         let places = [10, 20, 30, 40, 50, 60, 7, 8, 9, 10, 10, 10];
         let runs: Vec<_> = places.map(|n| sequence(5, [1, n, 3])).into();
         let mut recording = Recording::default();
@@ -311,14 +315,14 @@ mod tests {
             updates.push(recording.made.get().updates - before);
         }
         assert_eq!(recording.launches.take(), plainly(&runs));
-        // Two nodes change. The first run is launched, the second makes the graph. From the third on the fourth is known: it and its followers are told one
-        // ahead; the seventh is told anew, and those behind it until two steps are the same.
+        // Two nodes change. The first run is launched, and the second makes the graph. After the third two steps are the same, so the nodes are updated for
+        // the fourth, and so on. The seventh run is another, and so are the steps up to the ninth.
         assert_eq!(updates, [0, 0, 4, 2, 2, 2, 2, 2, 4, 2, 2, 0]);
     }
 
-    /// A guess that the driver refuses is forgotten.
+    /// A refusal ahead of a run is no error, unless the run comes.
     #[test]
-    fn what_is_refused_ahead_is_told_later() {
+    fn what_is_refused_ahead_is_an_error_when_it_is_asked_for() {
         let runs: Vec<_> = (0..6).map(|n| sequence(5, [1, 10 * n, 3])).collect();
         let mut recording = Recording {
             refuses: Some(|p| p.launch.arguments[0] == 40),

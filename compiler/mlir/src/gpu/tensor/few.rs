@@ -1,4 +1,4 @@
-//! Contractions of few rows ([`few`]): each thread multiplies pieces of B as they lie in memory, in f32.
+//! Contractions of few rows ([`few`]), as matrix–vector products: each thread multiplies pieces of B as they lie in memory, in f32.
 //!
 //! Takes a [`Contract`] spec; a block computes some columns of one row of C. All pieces of a turn are loaded before the first is multiplied.
 //! A thread adds its products in the order of the inner index, the lanes of a warp meet by shuffles, warps in shared memory. C itself is added
@@ -29,7 +29,7 @@ fn place(e: &mut Emitter, m: Val, split: Split) -> Place {
     }
 }
 
-/// Asks for the block's pieces of B to be in the cache, before the launch ahead is waited for: whatever that writes, a cache is told of.
+/// Prefetches the block's pieces of B into the L2 cache, before the launch ahead is waited for. That is only a hint: it is right whatever that launch writes.
 pub(in crate::gpu) fn prefetch(e: &mut Emitter, kernel: &Contract) {
     let Some([n, k]) = few::runs(kernel) else {
         return;

@@ -3,8 +3,7 @@
 //! Takes a lane's sums, in fragments of `mma` and `wgmma`; adds C and applies the epilogue where the specification says so, and writes.
 //! What is read for it is asked for first, for as many elements of a row as there are registers for: their time of arrival counts once.
 
-use super::M;
-use super::N;
+use super::{M, N};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::gpu::contract::Finish;
 use odec_program::DType;

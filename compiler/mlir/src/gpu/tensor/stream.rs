@@ -50,8 +50,8 @@ fn resized(e: &mut Emitter, values: &[Val], elem: Elem) -> Vec<Val> {
     values.iter().map(|x| e.convert(*x, elem)).collect()
 }
 
-/// What is done with pieces. A trait, as rustc 1.95 gives the memory of an argument that one closure may change to another one, with the same
-/// arguments (rust-lang/rust#155241): in an optimised binary the second closure had another number.
+/// What is done with pieces. It is a trait because of a fault of rustc 1.95 (rust-lang/rust#155241): of two closures that were called with the same
+/// number, the second got another one in an optimised build.
 pub(super) trait Work {
     /// The piece of a number below how many there are.
     fn piece(&self, e: &mut Emitter, number: Val) -> Piece;
