@@ -63,11 +63,11 @@ tokens: build ## Time of a training step at 1k to 16k tokens: attention beside l
 
 curves: build ## Every system's training losses beside the float64 reference (10 minutes)
 	@scripts/venv.sh .venv tests/reference/requirements.txt
-	@.venv/bin/python tests/reference/train.py $(ODEC)
+	@OPENBLAS_NUM_THREADS=1 .venv/bin/python tests/reference/train.py $(ODEC)
 
 systems: build ## docs/systems.md: every system's errors in f64, f32 and bf16, and its training beside the reference (15 minutes)
 	@scripts/venv.sh .venv tests/reference/requirements.txt
-	@.venv/bin/python tests/reference/table.py $(ODEC)
+	@OPENBLAS_NUM_THREADS=1 .venv/bin/python tests/reference/table.py $(ODEC)
 
 cookbook: build data ## Every architecture of docs/cookbook.md: trained 150 steps, a few words of each (5 minutes)
 	@scripts/cookbook.py $(ODEC) $(COOKBOOK_ARGS)

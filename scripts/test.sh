@@ -98,7 +98,8 @@ floors() {
     [ "$verdict" = 0 ] && python3 scripts/crates.py --check
 }
 
-reference() { .venv/bin/python tests/reference/check.py "$program"; }
+# Systems are measured side by side: threads of BLAS would only take processor time from each other.
+reference() { OPENBLAS_NUM_THREADS=1 .venv/bin/python tests/reference/check.py "$program"; }
 
 # The library's tableaus and proved orders beside scipy's and nodepy's. Nothing else needs those: without them it is skipped.
 agreement() {

@@ -22,7 +22,6 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import jax
 import numpy as np
 from parts import Parameters, Shape
 from particles import LIMIT, PROFILES, distance
@@ -317,8 +316,6 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="keep artifacts and tensors in this folder")
     arguments = parser.parse_args()
     binary = str(Path(arguments.odec).resolve())
-    # Each op is compiled for a few sizes and run a few times: what XLA optimises takes longer than it saves. f64 remains f64.
-    jax.config.update("jax_disable_most_optimizations", True)
 
     began = time.monotonic()
     print("errors relative to the float64 reference; limits: " + ", ".join(f"{m} {x:.0e}" for m, x in LIMITS.items()), end="; ")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jax import Array
+from functions import Array
 from parts import Field, Shape, Table, norm
 
 if TYPE_CHECKING:

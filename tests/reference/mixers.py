@@ -7,9 +7,8 @@ are called by what follows the field's path.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+import autograd.numpy as np
+from functions import Array, log_sigmoid, sigmoid, silu, softmax, softplus, stop_gradient
 from parts import Parameters, Shape, Table, apart, layernorm, linear, norm, norm_table, rmsnorm, rope, weighted
 
 
@@ -24,9 +23,9 @@ class Mixer:
 def operands(q: Array, k: Array, v: Array, heads: int, turn: Callable[[Array], Array] = lambda z: z, slopes: Array | float = 0.0) -> Array:
     """Causal attention of operands, whose scores fall with the distance."""
     q, k, v = turn(apart(q, heads)), turn(apart(k, heads)), apart(v, heads)
-    place = jnp.arange(q.shape[-2])
+    place = np.arange(q.shape[-2])
     distance = place[:, None] - place[None, :]
-    return weighted(q, k, v, distance >= 0, 1 / jnp.sqrt(q.shape[-1]), -slopes * distance)
+    return weighted(q, k, v, distance >= 0, 1 / np.sqrt(q.shape[-1]), -slopes * distance)
 
 
 def normed_heads(z: Array, gain: Array, heads: int) -> Array:
@@ -36,16 +35,16 @@ def normed_heads(z: Array, gain: Array, heads: int) -> Array:
 
 def faded(log_decay: Array) -> Array:
     """exp of the sum of a column's logarithms over the tokens after j, to i: [.., i, j, column], zero where j is later than i."""
-    total = jnp.cumsum(log_decay, axis=-2)
-    tokens = jnp.arange(total.shape[-2])
+    total = np.cumsum(log_decay, axis=-2)
+    tokens = np.arange(total.shape[-2])
     seen = (tokens[:, None] >= tokens[None, :])[..., None]
     between = total[..., :, None, :] - total[..., None, :, :]
-    return jnp.where(seen, jnp.exp(jnp.where(seen, between, 0.0)), 0.0)
+    return np.where(seen, np.exp(np.where(seen, between, 0.0)), 0.0)
 
 
 def before(x: Array, by: int = 1) -> Array:
     """The rows of the tokens `by` places before, zeros where the text begins."""
-    return jnp.pad(x, ((0, 0), (by, 0), (0, 0)))[:, : x.shape[1]]
+    return np.pad(x, ((0, 0), (by, 0), (0, 0)), "constant")[:, : x.shape[1]]
 
 
 def convolved(p: Parameters, at: str, x: Array) -> Array:
@@ -64,7 +63,7 @@ def head_norm(p: Parameters, heads: int, x: Array) -> Array:
 
 def alibi(p: Parameters, heads: int, x: Array) -> Array:
     """Slopes 2^(−8h/H) for head h of H, from 1 (Press et al. 2022)."""
-    slopes = 2.0 ** (-8 * jnp.arange(1, heads + 1) / heads)
+    slopes = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
     q, k, v = (linear(p, f".linear.{n}", x) for n in (1, 2, 3))
     return linear(p, ".linear.4", operands(q, k, v, heads, slopes=slopes[:, None, None]))
 
@@ -76,15 +75,15 @@ def latent(p: Parameters, heads: int, x: Array) -> Array:
     size = c.shape[-1]
 
     def turned(z: Array) -> Array:
-        return rope(jnp.concatenate([z[..., ::2], z[..., 1::2]], axis=-1))
+        return rope(np.concatenate([z[..., ::2], z[..., 1::2]], axis=-1))
 
     q, key = apart(linear(p, ".q", x), heads), apart(c, 1)
     of_place, of_text = turned(q[..., : size // 2]), q[..., size // 2 :]
-    q = jnp.concatenate([of_place, of_text], axis=-1)
-    k = jnp.concatenate([turned(apart(linear(p, ".r", x), 1)), key], axis=-1)
-    place = jnp.arange(x.shape[1])
+    q = np.concatenate([of_place, of_text], axis=-1)
+    k = np.concatenate([turned(apart(linear(p, ".r", x), 1)), key], axis=-1)
+    place = np.arange(x.shape[1])
     seen = place[:, None] >= place[None, :]
-    return linear(p, ".linear", weighted(q, k, key, seen, 1 / jnp.sqrt(q.shape[-1])))
+    return linear(p, ".linear", weighted(q, k, key, seen, 1 / np.sqrt(q.shape[-1])))
 
 
 def differential(p: Parameters, heads: int, x: Array) -> Array:
@@ -97,20 +96,20 @@ def differential(p: Parameters, heads: int, x: Array) -> Array:
 def gla(p: Parameters, heads: int, x: Array) -> Array:
     """oᵢ = Σⱼ (qᵢ ∘ α…α ∘ kⱼ) vⱼ, α the sixteenth root of a sigmoid, normed by heads and gated (Yang et al. 2024)."""
     q, k, v = (apart(linear(p, f".{m}", x), heads) for m in "qkv")
-    rates = apart(jax.nn.log_sigmoid(linear(p, ".alpha.2", linear(p, ".alpha.1", x))) / 16, heads)
-    scores = jnp.einsum("bhic,bhijc,bhjc->bhij", q, faded(rates), k)
+    rates = apart(log_sigmoid(linear(p, ".alpha.2", linear(p, ".alpha.1", x))) / 16, heads)
+    scores = np.einsum("bhic,bhijc,bhjc->bhij", q, faded(rates), k)
     seen = (scores @ v).swapaxes(1, 2).reshape(x.shape)
-    return linear(p, ".linear", jax.nn.silu(linear(p, ".gate", x)) * normed_heads(seen, p[".o.gain"], heads))
+    return linear(p, ".linear", silu(linear(p, ".gate", x)) * normed_heads(seen, p[".o.gain"], heads))
 
 
 def selective_scan(p: Parameters, heads: int, x: Array) -> Array:
     """hᵢ = Σⱼ exp(−e^a Σ Δ) Δⱼ Bⱼ uⱼ, y = C h + D u, under a gate (Gu & Dao 2023)."""
-    u = jax.nn.silu(convolved(p, ".u.depthwise", linear(p, ".u", x)))
-    delta = jax.nn.softplus(linear(p, ".delta", u))
-    fading = faded(-jnp.exp(p[".rate"]) * delta)
-    memory = jnp.einsum("bijc,bjc->bic", fading, delta * linear(p, ".write", u) * u)
+    u = silu(convolved(p, ".u.depthwise", linear(p, ".u", x)))
+    delta = softplus(linear(p, ".delta", u))
+    fading = faded(-np.exp(p[".rate"]) * delta)
+    memory = np.einsum("bijc,bjc->bic", fading, delta * linear(p, ".write", u) * u)
     y = linear(p, ".read", u) * memory + p[".skip"] * u
-    return linear(p, ".down", y * jax.nn.silu(linear(p, ".gate", x)))
+    return linear(p, ".down", y * silu(linear(p, ".gate", x)))
 
 
 def token_shift(p: Parameters, heads: int, x: Array) -> Array:
@@ -122,36 +121,36 @@ def token_shift(p: Parameters, heads: int, x: Array) -> Array:
 def conformer(p: Parameters, heads: int, x: Array) -> Array:
     """Norm, gated linear unit, depthwise convolution, norm, Swish, linear map (Gulati et al. 2020)."""
     y = layernorm(x, p[".y.gain"], p[".y.bias"])
-    gated = jax.nn.sigmoid(linear(p, ".gate", y)) * linear(p, ".gated", y)
+    gated = sigmoid(linear(p, ".gate", y)) * linear(p, ".gated", y)
     local = convolved(p, ".local.depthwise", gated)
-    return linear(p, ".linear", jax.nn.silu(layernorm(local, p[".local.norm.gain"], p[".local.norm.bias"])))
+    return linear(p, ".linear", silu(layernorm(local, p[".local.norm.gain"], p[".local.norm.bias"])))
 
 
 def experts(p: Parameters, heads: int, x: Array) -> Array:
     """Σₑ wₑ Eₑ(x), w the softmax of the two largest scores (Jiang et al. 2024)."""
     scores = linear(p, ".router", x)
-    second = jnp.sort(scores, axis=-1)[..., -2:-1]
-    return weighed(p, x, jax.nn.softmax(jnp.where(scores >= second, scores, -jnp.inf), axis=-1))
+    second = np.sort(stop_gradient(scores), axis=-1)[..., -2:-1]
+    return weighed(p, x, softmax(np.where(scores >= second, scores, -np.inf)))
 
 
 def switch(p: Parameters, heads: int, x: Array) -> Array:
     """pₑ Eₑ(x), e with the largest share p of the softmax, for the first ⌈5/4 · tokens/4⌉ tokens of a text that choose e (Fedus et al. 2021)."""
-    shares = jax.nn.softmax(linear(p, ".router", x), axis=-1)
-    chosen = jax.nn.one_hot(jnp.argmax(shares, axis=-1), 4)
-    taken = chosen * (jnp.cumsum(chosen, axis=1) <= -(-5 * x.shape[1] // 16))
+    shares = softmax(linear(p, ".router", x))
+    chosen = np.eye(4)[np.argmax(shares, axis=-1)]
+    taken = chosen * (np.cumsum(chosen, axis=1) <= -(-5 * x.shape[1] // 16))
     return weighed(p, x, shares * taken)
 
 
 def weighed(p: Parameters, x: Array, weights: Array) -> Array:
     """Σₑ wₑ Eₑ(x), E SwiGLUs, all computed."""
-    gate, up = (jnp.einsum("btc,ehc->bteh", x, p[f".{m}.weight"]) for m in ("gate", "up"))
-    return jnp.einsum("bteh,ech,bte->btc", jax.nn.silu(gate) * up, p[".down.weight"], weights)
+    gate, up = (np.einsum("btc,ehc->bteh", x, p[f".{m}.weight"]) for m in ("gate", "up"))
+    return np.einsum("bteh,ech,bte->btc", silu(gate) * up, p[".down.weight"], weights)
 
 
 def hopfield(p: Parameters, heads: int, x: Array) -> Array:
     """softmax(β x Wᵀ) W, β = 1/2 (Ramsauer et al. 2021, eq. 3)."""
     patterns = p[".patterns.weight"]
-    return jax.nn.softmax(x @ patterns.T / 2, axis=-1) @ patterns
+    return softmax(x @ patterns.T / 2) @ patterns
 
 
 def maps(shape: Shape, *names: str) -> Table:

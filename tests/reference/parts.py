@@ -6,21 +6,11 @@ asked for, RMSNorm and LayerNorm add eps 1e-5 inside the root, RoPE turns the pa
 """
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Every program runs a few times: what XLA would spend on making it fast is most of its time. Read when the first one is compiled.
-FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
-
-import jax  # noqa: E402  (after the flags)
-
-jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_platforms", "cpu")
-
-import jax.numpy as jnp  # noqa: E402  (after the configuration, which must come first)
-from jax import Array  # noqa: E402
+import autograd.numpy as np
+from functions import Array, exact_gelu, normal_quantile, sigmoid, softmax
 
 EPS = 1e-5
 ROPE_BASE = 10000.0
@@ -44,27 +34,27 @@ class Shape:
 
 
 def rmsnorm(x: Array, gain: Array, eps: float = EPS) -> Array:
-    return x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps) * gain
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * gain
 
 
 def layernorm(x: Array, gain: Array, bias: Array, eps: float = EPS) -> Array:
-    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    centred = x - np.mean(x, axis=-1, keepdims=True)
     return rmsnorm(centred, gain, eps) + bias
 
 
 def sinusoids(tokens: int, width: int) -> Array:
     """Rows of positions: sin(p / 10000^(2i/width)) at column 2i, the cosine at 2i + 1 (Vaswani et al. 2017)."""
-    column = jnp.arange(width)
-    angle = jnp.arange(tokens)[:, None] / 10000.0 ** (column // 2 * 2 / width)
-    return jnp.where(column % 2 == 0, jnp.sin(angle), jnp.cos(angle))
+    column = np.arange(width)
+    angle = np.arange(tokens)[:, None] / 10000.0 ** (column // 2 * 2 / width)
+    return np.where(column % 2 == 0, np.sin(angle), np.cos(angle))
 
 
 def rope(x: Array, base: float = ROPE_BASE) -> Array:
     """Rotary embedding of [batch, heads, tokens, d]."""
     tokens, d = x.shape[-2:]
-    angle = jnp.arange(tokens)[:, None] * base ** (-2.0 * jnp.arange(d // 2) / d)
+    angle = np.arange(tokens)[:, None] * base ** (-2.0 * np.arange(d // 2) / d)
     a, b = x[..., : d // 2], x[..., d // 2 :]
-    return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), b * jnp.cos(angle) + a * jnp.sin(angle)], axis=-1)
+    return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], axis=-1)
 
 
 def rope_on_grid(x: Array, base: float) -> Array:
@@ -72,38 +62,38 @@ def rope_on_grid(x: Array, base: float) -> Array:
     columns, pair t of either by base^(−t/(d/4)) (Heo et al. 2024, section 3.2). Pairs are columns i and i + d/2."""
     tokens, d = x.shape[-2:]
     side = math.isqrt(tokens)
-    place = jnp.arange(side**2)
-    waves = base ** (-jnp.arange(d // 4) / (d / 4))
-    angle = jnp.concatenate([(place // side)[:, None] * waves, (place % side)[:, None] * waves], axis=-1)
-    angle = jnp.concatenate([jnp.zeros((tokens - side**2, d // 2)), angle])
-    turned = (x[..., : d // 2] + 1j * x[..., d // 2 :]) * jnp.exp(1j * angle)
-    return jnp.concatenate([turned.real, turned.imag], axis=-1)
+    place = np.arange(side**2)
+    waves = base ** (-np.arange(d // 4) / (d / 4))
+    angle = np.concatenate([(place // side)[:, None] * waves, (place % side)[:, None] * waves], axis=-1)
+    angle = np.concatenate([np.zeros((tokens - side**2, d // 2)), angle])
+    turned = (x[..., : d // 2] + 1j * x[..., d // 2 :]) * np.exp(1j * angle)
+    return np.concatenate([np.real(turned), np.imag(turned)], axis=-1)
 
 
 def uniform(key: Array, stream: int, rows: int, cols: int) -> Array:
     """Numbers in [0, 1) for [rows, cols]: PCG4D's last word (Jarzynski & Olano 2020), its upper 24 bits."""
     shape = (rows, cols)
-    row, col = jnp.arange(rows)[:, None], jnp.arange(cols)[None, :]
-    v = [jnp.broadcast_to(jnp.asarray(n, jnp.uint32), shape) for n in (key, stream, row, col)]
-    v = [n * jnp.uint32(1664525) + jnp.uint32(1013904223) for n in v]
+    row, col = np.arange(rows)[:, None], np.arange(cols)[None, :]
+    v = [np.broadcast_to(np.asarray(n, np.uint32), shape) for n in (key, stream, row, col)]
+    v = [n * np.uint32(1664525) + np.uint32(1013904223) for n in v]
     for turn in range(2):
         for i, (a, b) in enumerate(((1, 3), (2, 0), (0, 1), (1, 2))):
             v[i] = v[i] + v[a] * v[b]
         if turn == 0:
             v = [n ^ (n >> 16) for n in v]
-    return (v[3] >> 8).astype(jnp.float64) / 2.0**24
+    return (v[3] >> 8).astype(np.float64) / 2.0**24
 
 
 def normal(like: Array, std: float, key: Array, stream: int) -> Array:
     """Normal numbers [batch, tokens, width]: the quantiles of the middles of uniform ones."""
     numbers = uniform(key, stream, like.shape[0] * like.shape[1], like.shape[2]).reshape(like.shape)
-    return std * jax.scipy.special.ndtri(numbers + 2.0**-25)
+    return std * normal_quantile(numbers + 2.0**-25)
 
 
 def dropout(x: Array, rate: float, key: Array, stream: int) -> Array:
     """Elements are zero with probability `rate`, the others grow by 1/(1 − rate); [batch, tokens, width]."""
     kept = uniform(key, stream, x.shape[0] * x.shape[1], x.shape[2]).reshape(x.shape) >= rate
-    return jnp.where(kept, x / (1 - rate), 0.0)
+    return np.where(kept, x / (1 - rate), 0.0)
 
 
 def linear(p: Parameters, at: str, y: Array) -> Array:
@@ -121,7 +111,7 @@ def apart(z: Array, heads: int) -> Array:
 def weighted(q: Array, k: Array, v: Array, seen: Array | bool, scale: Array | float, bias: Array | float = 0.0) -> Array:
     """softmax(scale q kᵀ + bias) v over what is seen, heads side by side."""
     scores = q @ k.swapaxes(-1, -2) * scale + bias
-    mixed = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1) @ v
+    mixed = softmax(np.where(seen, scores, -np.inf)) @ v
     batch, heads, tokens, d = mixed.shape
     return mixed.swapaxes(1, 2).reshape(batch, tokens, heads * d)
 
@@ -145,15 +135,15 @@ def attend(
     def split(name: str) -> Array:
         z = linear(p, f"{at}.{name}", y)
         count = z.shape[-1] * heads // width
-        return jnp.repeat(apart(z, count), heads // count, axis=1)
+        return np.repeat(apart(z, count), heads // count, axis=1)
 
     q, k, v = turn(split("q")), turn(split("k")), split("v")
-    seen = jnp.tril(jnp.ones((tokens, tokens), bool)) if causal else True
+    seen = np.tril(np.ones((tokens, tokens), bool)) if causal else True
     if window is not None:
-        seen = seen & (jnp.arange(tokens)[:, None] - jnp.arange(tokens)[None, :] < window)
+        seen = seen & (np.arange(tokens)[:, None] - np.arange(tokens)[None, :] < window)
     if among is not None:
-        seen = (seen & among[:, None, None, :]) | jnp.eye(tokens, dtype=bool)
-    return linear(p, f"{at}.o", weighted(q, k, v, seen, 1 / jnp.sqrt(width // heads) if scale is None else scale))
+        seen = (seen & among[:, None, None, :]) | np.eye(tokens, dtype=bool)
+    return linear(p, f"{at}.o", weighted(q, k, v, seen, 1 / np.sqrt(width // heads) if scale is None else scale))
 
 
 def norm(p: Parameters, at: str, x: Array, eps: float = EPS) -> Array:
@@ -181,8 +171,7 @@ def gelu(p: Parameters, at: str) -> Field:
     """The field `layernorm |> gelu(hidden, bias)`, with the exact GELU x Φ(x)."""
 
     def field(x: Array) -> Array:
-        y = linear(p, f"{at}.up", norm(p, at, x))
-        return linear(p, f"{at}.down", y * (1 + jax.scipy.special.erf(y / jnp.sqrt(2.0))) / 2)
+        return linear(p, f"{at}.down", exact_gelu(linear(p, f"{at}.up", norm(p, at, x))))
 
     return field
 
@@ -192,7 +181,7 @@ def gelu_tanh(p: Parameters, at: str) -> Field:
 
     def field(x: Array) -> Array:
         y = linear(p, f"{at}.up", norm(p, at, x))
-        return linear(p, f"{at}.down", y / 2 * (1 + jnp.tanh(jnp.sqrt(2 / jnp.pi) * (y + 0.044715 * y**3))))
+        return linear(p, f"{at}.down", y / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))))
 
     return field
 
@@ -200,7 +189,7 @@ def gelu_tanh(p: Parameters, at: str) -> Field:
 def gated(p: Parameters, at: str, y: Array) -> Array:
     """`swiglu(hidden)` of normalised tokens."""
     gate, up = linear(p, f"{at}.gate", y), linear(p, f"{at}.up", y)
-    return linear(p, f"{at}.down", gate / (1.0 + jnp.exp(-gate)) * up)
+    return linear(p, f"{at}.down", gate / (1.0 + np.exp(-gate)) * up)
 
 
 def attention(p: Parameters, at: str, heads: int, window: int | None = None, eps: float = EPS) -> Field:
@@ -240,7 +229,7 @@ def post_norm_encoder(p: Parameters, at: str, heads: int, x: Array) -> Array:
     """A layer of the encoder of Vaswani et al. (2017), with bidirectional attention and ReLU."""
     mixed = attend(p, f"{at}.att", heads, x, causal=False, turn=lambda q: q)
     x = layernorm(x + mixed, p[f"{at}.scheme.s1"], p[f"{at}.scheme.m1"])
-    hidden = jnp.maximum(linear(p, f"{at}.up.linear", x), 0.0)
+    hidden = np.maximum(linear(p, f"{at}.up.linear", x), 0.0)
     mapped = linear(p, f"{at}.down.linear", hidden)
     return layernorm(x + mapped, p[f"{at}.scheme.s2"], p[f"{at}.scheme.m2"])
 
@@ -251,7 +240,7 @@ def affine_table(rows: int, columns: int) -> Table:
 
 def gate(p: Parameters, at: str, u: Array, v: Array) -> Array:
     """The field `concat(u, v) |> linear(1, bias) |> sigmoid`."""
-    return jax.nn.sigmoid(linear(p, f"{at}.linear", jnp.concatenate([u, v], axis=-1)))
+    return sigmoid(linear(p, f"{at}.linear", np.concatenate([u, v], axis=-1)))
 
 
 def norm_table(shape: Shape) -> Table:

@@ -1,18 +1,23 @@
-"""Decoders in float64, written from their equations and differentiated by JAX.
+"""Decoders in float64, written from their equations and differentiated by autograd, which runs NumPy.
 
 Takes a system of `systems.py`, sizes, parameters and tokens; gives the mean cross-entropy and its gradient. Nothing here
 comes from odec: only the names and shapes of the parameters are agreed (`expected`), and they are checked too. The logits
 use the embedding's matrix. Leaves running odec and comparing to `check.py`.
 """
 
-import jax
-import jax.numpy as jnp
+from threading import Lock
+
+import autograd.numpy as np
 import stages
-from jax import Array
+from autograd import value_and_grad
+from functions import Array, exact_gelu, log_likelihood, log_sigmoid, log_softmax, logsumexp
 from parts import Parameters, Shape, Table, bias_table, linear, norm, norm_table, sinusoids
 from systems import Step, System
 from translators import logits as translated
 from translators import table as translator_table
+
+# autograd counts the derivatives that are being taken, one inside another, for all threads together.
+DIFFERENTIATING = Lock()
 
 
 def expected(system: System, shape: Shape) -> Table:
@@ -50,33 +55,31 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     The last row of these is left out where a learned one stands before them. Between noise and images, `tokens` are patches, times and classes, and `targets` velocities. Numbers are compared by their mean square, or as chances."""
     if system.translator:
         # A source, and the targets so far; what fills up rows is no target.
-        chosen = jax.nn.log_softmax(translated(system.translator, shape, p, *tokens), axis=-1)
-        chosen = jnp.take_along_axis(chosen, targets[..., None], axis=-1)[..., 0]
+        chosen = log_likelihood(translated(system.translator, shape, p, *tokens), targets)
         counts = targets != shape.vocab - 1
-        return -jnp.sum(jnp.where(counts, chosen, 0.0)) / jnp.sum(counts)
+        return -np.sum(np.where(counts, chosen, 0.0)) / np.sum(counts)
     if system.velocity:
-        tokens, time, label = (jnp.asarray(x, jnp.float64) for x in tokens)
+        tokens, time, label = (np.asarray(x, np.float64) for x in tokens)
     if system.staged:
-        chosen = jax.nn.log_softmax(stages.logits(system.staged, p, jnp.asarray(tokens, jnp.float64)), axis=-1)
-        return -jnp.mean(jnp.take_along_axis(chosen, targets[:, None], axis=-1))
+        return -np.mean(log_likelihood(stages.logits(system.staged, p, np.asarray(tokens, np.float64)), targets))
     # A row for each kind of tokens.
     rows = p["embed.token.weight"] if system.reads == "tokens" else None
     rows = linear(p, "embed.linear", rows) if system.factorised else rows
     x = linear(p, "embed.linear", tokens) if rows is None else rows[tokens]
     if system.class_token:
-        first = jnp.broadcast_to(p["embed.class_token"], (x.shape[0], 1, shape.width))
-        x = jnp.concatenate([first, x[:, :-1]], axis=1)
+        first = np.ones((x.shape[0], 1, 1)) * p["embed.class_token"]
+        x = np.concatenate([first, x[:, :-1]], axis=1)
     if system.velocity:
         waves = waves_of(system.velocity * time[:, :, 0], shape.width)
         first = [waves @ p["embed.time_token.weight"].T, label[:, 0] @ p["embed.label_token.weight"].T]
         if not system.conditioned:
-            x = jnp.concatenate([jnp.stack(first, axis=1), x[:, :-2]], axis=1)
+            x = np.concatenate([np.stack(first, axis=1), x[:, :-2]], axis=1)
     if system.positions == "learned" or system.image or system.vectors:
         x = x + p["embed.position.weight"][: x.shape[1]]
     if system.segments:
         number, separator = system.segments
-        before = jnp.cumsum(tokens == separator, axis=1) - (tokens == separator)
-        x = x + p["embed.segment.weight"][jnp.minimum(before, number - 1)]
+        before = np.cumsum(tokens == separator, axis=1) - (tokens == separator)
+        x = x + p["embed.segment.weight"][np.minimum(before, number - 1)]
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
     past: dict[str, list[Array]] = {"condition": [sum(first)[:, None]]} if system.conditioned else {}
@@ -85,74 +88,71 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         x = system.step(Step(system, shape, p, k, past, key), x)
         states.append(x)
     if "output.linear.weight" in p and system.masked:
-        x = jax.nn.gelu(linear(p, "output.linear", x), approximate=False)
+        x = exact_gelu(linear(p, "output.linear", x))
     if system.norm:
         last, x = x, norm(p, "output", x, system.eps)
     if system.several:
         # Numbers for each vector, numbers and a class for all of them.
         numbers, places, kinds = targets
-        kind = jax.nn.log_softmax(linear(p, "kind.output.classes", jnp.mean(norm(p, "kind.output", last), axis=1)), axis=-1)
+        kind = linear(p, "kind.output.classes", np.mean(norm(p, "kind.output", last), axis=1))
         return (
-            jnp.mean((linear(p, "output.linear", x) - numbers) ** 2)
-            + jnp.mean((linear(p, "place.output.linear", jnp.mean(norm(p, "place.output", last), axis=1)) - places[:, 0]) ** 2) / 2
-            - jnp.mean(jnp.take_along_axis(kind, kinds[:, None], axis=-1)) / 4
+            np.mean((linear(p, "output.linear", x) - numbers) ** 2)
+            + np.mean((linear(p, "place.output.linear", np.mean(norm(p, "place.output", last), axis=1)) - places[:, 0]) ** 2) / 2
+            - np.mean(log_likelihood(kind, kinds)) / 4
         )
     if system.vectors:
         said = linear(p, "output.linear", x[:, :1] if system.class_token else x)
-        targets = jnp.asarray(targets, jnp.float64)
+        targets = np.asarray(targets, np.float64)
         if "bce" in system.loss:
-            return jnp.mean(-targets * jax.nn.log_sigmoid(said) - (1 - targets) * jax.nn.log_sigmoid(-said))
-        return jnp.mean((said - targets) ** 2)
+            return np.mean(-targets * log_sigmoid(said) - (1 - targets) * log_sigmoid(-said))
+        return np.mean((said - targets) ** 2)
     if system.velocity:
         # Each patch has its velocity; where rows stand before them, as many rows of what is compared are empty.
         rows = 0 if system.conditioned else 2
-        return jnp.mean((linear(p, "output.linear", x[:, rows:]) - targets[:, : x.shape[1] - rows]) ** 2)
+        return np.mean((linear(p, "output.linear", x[:, rows:]) - targets[:, : x.shape[1] - rows]) ** 2)
     if system.image:
-        read = x[:, 0] if system.class_token else jnp.mean(x, axis=1)
-        logits = jax.nn.log_softmax(linear(p, "output.classes", read), axis=-1)
-        return -jnp.mean(jnp.take_along_axis(logits, targets[:, None], axis=-1))
+        read = x[:, 0] if system.class_token else np.mean(x, axis=1)
+        return -np.mean(log_likelihood(linear(p, "output.classes", read), targets))
     logits = x @ rows.T
     if system.loss:
         terms = {
             # An eighth of the target is spread over all kinds of tokens.
-            "smooth(1/8)": lambda: -jnp.sum(
-                (0.875 * jax.nn.one_hot(targets, shape.vocab) + 0.125 / shape.vocab) * jax.nn.log_softmax(logits, axis=-1),
+            "smooth(1/8)": lambda: -np.sum(
+                (0.875 * np.eye(shape.vocab)[targets] + 0.125 / shape.vocab) * log_softmax(logits),
                 axis=-1,
             ),
-            "cross_entropy": lambda: -jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1),
+            "cross_entropy": lambda: -log_likelihood(logits, targets),
             "ponder": lambda: past["pondered"][0],
             "choice": lambda: past["compared"][0],
-            "z_loss": lambda: jax.nn.logsumexp(logits, axis=-1) ** 2,
+            "z_loss": lambda: logsumexp(logits) ** 2,
             # Steps of 1/2.
-            "kinetic": lambda: sum(jnp.mean((b - a) ** 2, axis=-1) for a, b in zip(states, states[1:], strict=False)),
+            "kinetic": lambda: sum(np.mean((b - a) ** 2, axis=-1) for a, b in zip(states, states[1:], strict=False)),
             # Weights per step.
             "drift": lambda: sum(
-                jnp.sum((w - p[path.replace(f"step.{k + 1}.", f"step.{k}.")]) ** 2)
+                np.sum((w - p[path.replace(f"step.{k + 1}.", f"step.{k}.")]) ** 2)
                 for k in range(shape.steps - 1)
                 for path, w in p.items()
                 if path.startswith(f"step.{k + 1}.")
             ),
         }
-        return sum(c * jnp.mean(terms[name]()) for name, c in system.loss.items())
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1)
-    hidden = tokens == shape.vocab - 1 if system.masked else jnp.ones(tokens.shape, bool)
-    return -jnp.sum(jnp.where(hidden[..., None], chosen, 0.0)) / jnp.sum(hidden)
+        return sum(c * np.mean(terms[name]()) for name, c in system.loss.items())
+    hidden = tokens == shape.vocab - 1 if system.masked else np.ones(tokens.shape, bool)
+    return -np.sum(np.where(hidden, log_likelihood(logits, targets), 0.0)) / np.sum(hidden)
 
 
 def waves_of(times: Array, width: int) -> Array:
     """Sines and cosines of times in turn: `[batch, 1]` to `[batch, width]`."""
-    column = jnp.arange(width)
+    column = np.arange(width)
     angles = times * 10000.0 ** (-2.0 * (column // 2) / width)
-    return jnp.where(column % 2 == 0, jnp.sin(angles), jnp.cos(angles))
+    return np.where(column % 2 == 0, np.sin(angles), np.cos(angles))
 
 
 def loss_and_gradient(
     system: System, shape: Shape, parameters: Parameters, tokens: Array, targets: Array, key: int = 0
 ) -> tuple[float, Parameters]:
     """The loss and its derivative by every parameter, in float64 whatever the type of the parameters given."""
-    p = {path: jnp.asarray(value, jnp.float64) for path, value in parameters.items()}
-    both = jax.value_and_grad(lambda q: loss(system, shape, q, tokens, targets, key))
-    # Operation by operation, each compiled once for all systems of one shape; compiling every program as a whole takes ten times as long.
-    value, gradient = (jax.jit(both) if system.loops else both)(p)
-    assert value.dtype == jnp.float64 and all(g.dtype == jnp.float64 for g in gradient.values())
+    p = {path: np.asarray(value, np.float64) for path, value in parameters.items()}
+    with DIFFERENTIATING:
+        value, gradient = value_and_grad(lambda q: loss(system, shape, {path: q[path] for path in p}, tokens, targets, key))(p)
+    assert value.dtype == np.float64 and all(g.dtype == np.float64 for g in gradient.values())
     return float(value), gradient

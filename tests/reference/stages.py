@@ -1,14 +1,14 @@
-"""Models of images in stages, in float64: CvT (Wu et al. 2021, ICCV), its convolutions by `jax.lax` on images [batch, channels, rows, columns].
+"""Models of images in stages, in float64: CvT (Wu et al. 2021, ICCV), its convolutions on images [batch, channels, rows, columns].
 
 Layernorm stands where the paper has batch norm behind the depthwise convolutions. Each stage is Lie's splitting of attention and MLP with Euler steps, or
 the integro-differential encoder with two maps: a layer of the post-norm encoder.
 """
 
 from dataclasses import dataclass
+from itertools import product
 
-import jax
-from jax import Array
-from jax import numpy as jnp
+import autograd.numpy as np
+from functions import Array
 from parts import Parameters, Shape, Table, apart, gelu, layernorm, linear, norm, weighted
 
 
@@ -86,18 +86,18 @@ def table(system: Staged, shape: Shape) -> Table:
     return found | ends | {"output.classes.weight": (shape.vocab, inputs), "output.classes.bias": (shape.vocab,)}
 
 
-def convolved(x: Array, weight: Array, stride: int, groups: int = 1) -> Array:
-    """Windows of an odd side around every so many pixels, zeros beside the image."""
-    padding = weight.shape[-1] // 2
-    return jax.lax.conv_general_dilated(
-        x,
-        weight,
-        (stride, stride),
-        [(padding, padding)] * 2,
-        dimension_numbers=("NCHW", "OIHW", "NCHW"),
-        feature_group_count=groups,
-        precision="highest",
-    )
+def convolved(x: Array, weight: Array, stride: int, depthwise: bool = False) -> Array:
+    """Windows of an odd side around every so many pixels, zeros beside the image: a sum over the places in a window."""
+    batch, channels, side, _ = x.shape
+    kernel = weight.shape[-1]
+    outputs = (side - 1) // stride + 1
+    padded = np.pad(x, ((0, 0), (0, 0), (kernel // 2, kernel // 2), (kernel // 2, kernel // 2)), "constant")
+    y = 0.0
+    for row, column in product(range(kernel), repeat=2):
+        rows, columns = (slice(first, first + stride * (outputs - 1) + 1, stride) for first in (row, column))
+        pixels, tap = padded[:, :, rows, columns].reshape(batch, channels, -1), weight[:, :, row, column]
+        y = y + (tap * pixels if depthwise else tap @ pixels)
+    return y.reshape(batch, -1, outputs, outputs)
 
 
 def tokens(x: Array) -> Array:
@@ -109,10 +109,10 @@ def projected(p: Parameters, at: str, number: int, norms: int, x: Array, side: i
     batch, count, width = x.shape
     first, grid = x[:, : count - side**2], x[:, count - side**2 :]
     grid = grid.swapaxes(1, 2).reshape(batch, width, side, side)
-    grid = tokens(convolved(grid, p[f"{at}.depthwise.{number}.weight"], stride, groups=width))
-    y = jnp.concatenate([first, grid], axis=1)
-    centred = y - jnp.mean(y, axis=-1, keepdims=True)
-    y = centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
+    grid = tokens(convolved(grid, p[f"{at}.depthwise.{number}.weight"], stride, depthwise=True))
+    y = np.concatenate([first, grid], axis=1)
+    centred = y - np.mean(y, axis=-1, keepdims=True)
+    y = centred / np.sqrt(np.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
     y = y * p[f"{at}.norm.{norms + number}.gain"] + p[f"{at}.norm.{norms + number}.bias"]
     return linear(p, f"{at}.linear.{number}", y)
 
@@ -121,7 +121,7 @@ def attention(p: Parameters, at: str, x: Array, heads: int, side: int, normed: b
     """Convolutional projections, keys and values with a stride of 2 (section 3.2), of normed tokens."""
     y = layernorm(x, p[f"{at}.norm.1.gain"], p[f"{at}.norm.1.bias"]) if normed else x
     q, k, v = (apart(projected(p, at, n, int(normed), y, side, stride), heads) for n, stride in ((1, 1), (2, 2), (3, 2)))
-    return linear(p, f"{at}.linear.4", weighted(q, k, v, True, 1 / jnp.sqrt(q.shape[-1])))
+    return linear(p, f"{at}.linear.4", weighted(q, k, v, True, 1 / np.sqrt(q.shape[-1])))
 
 
 def logits(system: Staged, p: Parameters, pixels: Array) -> Array:
@@ -134,14 +134,14 @@ def logits(system: Staged, p: Parameters, pixels: Array) -> Array:
         side = image.shape[-1]
         x = norm(p, embed, tokens(image) + p[f"{embed}.conv.bias"])
         if s.class_token:
-            first = jnp.broadcast_to(p[f"{embed}.class_token"], (x.shape[0], 1, s.width))
-            x = jnp.concatenate([first, x], axis=1)
+            first = np.ones((x.shape[0], 1, 1)) * p[f"{embed}.class_token"]
+            x = np.concatenate([first, x], axis=1)
         for k in range(s.steps):
             at = f"{s.name}.step.{k}"
             x = x + attention(p, f"{at}.att_{n + 1}", x, s.heads, side, not system.post_norm)
             if system.post_norm:
                 x = layernorm(x, p[f"{at}.scheme.s1"], p[f"{at}.scheme.m1"])
-                hidden = jnp.maximum(linear(p, f"{at}.up.linear", x), 0.0)
+                hidden = np.maximum(linear(p, f"{at}.up.linear", x), 0.0)
                 x = layernorm(x + linear(p, f"{at}.down.linear", hidden), p[f"{at}.scheme.s2"], p[f"{at}.scheme.m2"])
             else:
                 x = x + gelu(p, f"{at}.ffn")(x)

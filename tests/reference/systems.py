@@ -7,18 +7,17 @@ each step has a field `att` and a field `ffn` of its own, and h = 1.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from math import ceil, factorial, sqrt
 
+import autograd.numpy as np
 import history
-import jax
-import jax.numpy as jnp
-import numpy as np
 import stages
 import time_dependent
 import translators
-from jax import Array, lax
+from autograd import make_vjp
+from functions import Array, exact_gelu, log_sigmoid, sigmoid, silu, softmax, stop_gradient
 from mixers import MIXERS, maps, operands
+from numpy.polynomial.legendre import leggauss
 from parts import (
     EPS,
     Field,
@@ -91,8 +90,6 @@ class System:
     starts: bool = False
     # Whether GELU is approximated.
     tanh: bool = False
-    # Whether it has loops of JAX, which are compiled with all that is around them.
-    loops: bool = False
     # Whether it is run in bf16: rounded scores may choose other experts.
     half: bool = True
     # Largest error of the interpreter.
@@ -252,9 +249,8 @@ class Step:
         return y + self.ffn(y) - x
 
 
-@partial(jax.jit, static_argnums=(0, 1))
 def evaluated(kind: str, settings: tuple[int, float, int | None], p: Parameters, x: Array) -> Array:
-    """A field of this kind whose parameters are called by what follows its path. It is compiled once for all systems of one shape."""
+    """A field of this kind whose parameters are called by what follows its path."""
     heads, eps, window = settings
     kinds = {
         "att": lambda: attention(p, "", heads, eps=eps),
@@ -283,16 +279,16 @@ def turned(p: Parameters, at: str, heads: int) -> Field:
 def phi(k: int, z: Array) -> Array:
     """φₖ(z) = ∫₀¹ e^{(1−s)z} s^{k−1}/(k−1)! ds by Gauss and Legendre's rule, φ₀ the exponential."""
     if k == 0:
-        return jnp.exp(z)
-    nodes, weights = np.polynomial.legendre.leggauss(32)
+        return np.exp(z)
+    nodes, weights = leggauss(32)
     s = (nodes + 1) / 2
     density = weights / 2 * s ** (k - 1) / factorial(k - 1)
-    return jnp.sum(density[:, None] * jnp.exp((1 - s)[:, None] * z), axis=0)
+    return np.sum(density[:, None] * np.exp((1 - s)[:, None] * z), axis=0)
 
 
 def decays(s: Step, rate: float) -> Array:
     """The number below 0 that `decay` multiplies each channel by."""
-    return -rate * jnp.exp(s.p[s.path("leak") + ".decay.log_rate"])
+    return -rate * np.exp(s.p[s.path("leak") + ".decay.log_rate"])
 
 
 # The functions φₖ(cz) at one z.
@@ -316,8 +312,8 @@ def exponential(
 
         ks: list[Array] = []
         for c, row in zip(nodes, stages(f), strict=True):
-            ks.append(s.layer(jnp.exp(c * z) * x + h * sum(a * k for a, k in zip(row, ks, strict=True))))
-        return jnp.exp(z) * x + h * sum(b * k for b, k in zip(weights(f), ks, strict=True))
+            ks.append(s.layer(np.exp(c * z) * x + h * sum(a * k for a, k in zip(row, ks, strict=True))))
+        return np.exp(z) * x + h * sum(b * k for b, k in zip(weights(f), ks, strict=True))
 
     return step
 
@@ -355,8 +351,8 @@ def lawson4(s: Step, x: Array) -> Array:
     ks: list[Array] = []
     for c in (0.0, 0.5, 0.5, 1.0):
         y = v + c * ks[-1] if ks else v
-        ks.append(jnp.exp(-c * rates) * s.layer(jnp.exp(c * rates) * y))
-    return jnp.exp(rates) * (v + (ks[0] + 2 * ks[1] + 2 * ks[2] + ks[3]) / 6)
+        ks.append(np.exp(-c * rates) * s.layer(np.exp(c * rates) * y))
+    return np.exp(rates) * (v + (ks[0] + 2 * ks[1] + 2 * ks[2] + ks[3]) / 6)
 
 
 # ---- schemes ----
@@ -504,22 +500,20 @@ Pair = Callable[[Step, Array, Array, Array], tuple[Array, Array]]
 def adaptive(pair: Pair, order: int, tolerance: float, until: float, attempts: int) -> Callable[[Step, Array], Array]:
     """Steps of a pair, `order` the smaller of its two, with errors below the tolerance, from the whole way on (Hairer, Nørsett & Wanner 1993, II.4)."""
 
-    def attempt(s: Step, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        x, t, h = state
-        new, partner = pair(s, x, t, h)
-        off = (new - partner) / (tolerance * (1 + jnp.maximum(jnp.abs(x), jnp.abs(new))))
-        error = lax.stop_gradient(jnp.sqrt(jnp.mean(off * off)))
-        good = error < 1
-        x, t = jnp.where(good, new, x), jnp.where(good, t + h, t)
-        h = h * jnp.clip(0.9 * error ** (-1 / (order + 1)), 0.2, 5.0)
-        return x, t, jnp.where(h > 0.99 * (until - t), until - t, h)
-
     def all_steps(s: Step, x: Array) -> Array:
-        def one(state: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
-            return lax.cond(state[1] < until, lambda state: attempt(s, state), lambda state: state, state), None
-
-        state, _ = lax.scan(one, (x, jnp.float64(0.0), jnp.float64(until)), length=attempts)
-        return state[0]
+        t, h = 0.0, until
+        for _ in range(attempts):
+            if t >= until:
+                break
+            new, partner = pair(s, x, t, h)
+            before, after = stop_gradient(x), stop_gradient(new)
+            off = (after - stop_gradient(partner)) / (tolerance * (1 + np.maximum(np.abs(before), np.abs(after))))
+            error = np.sqrt(np.mean(off * off))
+            if error < 1:
+                x, t = new, t + h
+            h = h * np.clip(0.9 * error ** (-1 / (order + 1)), 0.2, 5.0)
+            h = until - t if h > 0.99 * (until - t) else h
+        return x
 
     return all_steps
 
@@ -529,16 +523,16 @@ def halting(step: Callable[[Step, Array], Array], most: int, threshold: float) -
     halted keeps its state. N and R go to `past`."""
 
     def all_steps(s: Step, x: Array) -> Array:
-        open_, spent, mixed, steps, rest = jnp.ones(x.shape[:2], bool), 0.0, 0.0, 0.0, 0.0
+        open_, spent, mixed, steps, rest = np.ones(x.shape[:2], bool), 0.0, 0.0, 0.0, 0.0
         for k in range(most):
-            x = jnp.where(open_[..., None], step(replace(s, k=k), x), x)
+            x = np.where(open_[..., None], step(replace(s, k=k), x), x)
             seen = norm(s.p, s.path("halt"), x) if s.path("halt.norm.gain") in s.p else x
-            chance = jax.nn.sigmoid(linear(s.p, s.path("halt.linear"), seen))[..., 0]
+            chance = sigmoid(linear(s.p, s.path("halt.linear"), seen))[..., 0]
             last = open_ & ((spent + chance >= threshold) | (k == most - 1))
-            weight = jnp.where(last, 1 - spent, jnp.where(open_, chance, 0.0))
+            weight = np.where(last, 1 - spent, np.where(open_, chance, 0.0))
             mixed = mixed + weight[..., None] * x
-            steps, rest = steps + open_, rest + jnp.where(last, weight, 0.0)
-            spent, open_ = spent + jnp.where(last, 0.0, weight), open_ & ~last
+            steps, rest = steps + open_, rest + np.where(last, weight, 0.0)
+            spent, open_ = spent + np.where(last, 0.0, weight), open_ & ~last
         s.past["pondered"] = [steps + rest]
         return mixed
 
@@ -550,16 +544,16 @@ def recurred(s: Step, x: Array, taking: Array, gate: Array) -> Array:
     normed = norm(s.p, s.path("att"), x)
     y = x + attend(s.p, s.path("att"), s.shape.heads, normed, among=taking)
     change = (y + s.ffn(y) - x) * gate[..., None]
-    return jnp.where(taking[..., None], x + change, x)
+    return np.where(taking[..., None], x + change, x)
 
 
 def chosen_by_tokens(s: Step, x: Array) -> Array:
     """Mixture of recursions (Bae et al. 2025, 2.2.1): before the first step a token chooses how many it takes; the share of its choice
     multiplies each of them."""
-    shares = jax.nn.softmax(linear(s.p, s.path("route.linear"), x), axis=-1)
-    steps = jnp.argmax(shares, axis=-1)
+    shares = softmax(linear(s.p, s.path("route.linear"), x))
+    steps = np.argmax(shares, axis=-1)
     for k in range(shares.shape[-1]):
-        x = recurred(s, x, steps >= k, jnp.max(shares, axis=-1))
+        x = recurred(s, x, steps >= k, np.max(shares, axis=-1))
     return x
 
 
@@ -569,18 +563,18 @@ def chosen_by_steps(capacities: list[Fraction]) -> Callable[[Step, Array], Array
 
     def all_steps(s: Step, x: Array) -> Array:
         tokens = x.shape[1]
-        open_ = jnp.ones(x.shape[:2], bool)
-        compared = jnp.zeros(x.shape[:2])
+        open_ = np.ones(x.shape[:2], bool)
+        compared = np.zeros(x.shape[:2])
         for k, capacity in enumerate(capacities):
             score = linear(s.p, s.path("route.linear"), x)[..., k]
-            falling = jnp.argsort(jnp.where(open_, -score, jnp.inf), axis=-1, stable=True)
-            place = jnp.argsort(falling, axis=-1)
+            falling = np.argsort(np.where(open_, -score, np.inf), axis=-1, stable=True)
+            place = np.argsort(falling, axis=-1)
             taking = open_ & (place < ceil(capacity * tokens))
             if capacity < 1:
-                surprise = -jnp.where(taking, jax.nn.log_sigmoid(score), jax.nn.log_sigmoid(-score))
-                compared = compared + jnp.where(open_, surprise, 0.0)
+                surprise = -np.where(taking, log_sigmoid(score), log_sigmoid(-score))
+                compared = compared + np.where(open_, surprise, 0.0)
             open_ = taking
-            x = recurred(s, x, open_, jax.nn.sigmoid(score))
+            x = recurred(s, x, open_, sigmoid(score))
         s.past["compared"] = [compared]
         return x
 
@@ -606,21 +600,26 @@ def strang_lie_pair(s: Step, x: Array, t: Array, h: Array) -> tuple[Array, Array
     return strang, heun(s.att, heun(s.ffn, x, h), h)
 
 
-def at_rest(f: Callable[[Array], Array], z: Array) -> Array:
-    """The z = f(z) that plain iteration leads to, with the derivative of the implicit function: one step of Newton's method with the
-    Jacobian as a constant, which changes the value by what is left of its error only."""
-    z = lax.stop_gradient(lax.fori_loop(0, 120, lambda _, z: lax.stop_gradient(f(z)), z))
-    shape = z.shape
-    jacobian = lax.stop_gradient(jax.jacobian(lambda z: f(z.reshape(shape)).ravel())(z.ravel()))
-    return z + jnp.linalg.solve(jnp.eye(z.size) - jacobian, (f(z) - z).ravel()).reshape(shape)
+def at_rest(f: Callable[[Array], Array], constant: Callable[[Array], Array], z: Array) -> Array:
+    """The z = f(z) of one text that plain iteration leads to, with the derivative of the implicit function: one step of Newton's method with
+    the Jacobian as a constant, which changes the value by what is left of its error only. `constant` is f without its derivatives."""
+    for _ in range(120):
+        z = constant(z)
+    # One copy of the text for each row of the Jacobian.
+    backward, _ = make_vjp(constant)(np.repeat(z, z.size, axis=0))
+    jacobian = backward(np.eye(z.size).reshape(z.size, *z.shape[1:])).reshape(z.size, z.size)
+    return z + np.linalg.solve(np.eye(z.size) - jacobian, (f(z) - z).ravel()).reshape(z.shape)
 
 
 def deq(s: Step, x: Array) -> Array:
     """z = F(z + G(x)), F a quarter of the layer: a contraction with weights of any size that is drawn here."""
     gain, weight = (s.value(f"inject.{part}") for part in ("norm.gain", "linear.weight"))
-    injected = rmsnorm(x, gain) @ weight.T
-    alone = [at_rest(lambda z, g=g: s.layer(z + g) / 4, 0 * g) for g in injected[:, None]]
-    return jnp.concatenate(alone)
+    constant = replace(s, p={path: stop_gradient(value) for path, value in s.p.items()})
+    alone = []
+    for injected in np.split(rmsnorm(x, gain) @ weight.T, len(x)):
+        fixed = stop_gradient(injected)
+        alone.append(at_rest(lambda z, g=injected: s.layer(z + g) / 4, lambda z, g=fixed: constant.layer(z + g) / 4, 0 * fixed))
+    return np.concatenate(alone)
 
 
 def recurrent(s: Step, x: Array) -> Array:
@@ -628,7 +627,7 @@ def recurrent(s: Step, x: Array) -> Array:
     if s.k == 0:
         s.past["e"] = [x]
         x = normal(x, 0.4, s.key, 2)
-    y = linear(s.p, s.path("inject.linear"), jnp.concatenate([x, s.past["e"][0]], axis=-1))
+    y = linear(s.p, s.path("inject.linear"), np.concatenate([x, s.past["e"][0]], axis=-1))
     return y + s.layer(y)
 
 
@@ -709,7 +708,7 @@ def revised(s: Step, x: Array) -> Array:
     coordinates = sinusoids(x.shape[1], s.shape.width) + sinusoids(s.k + 2, s.shape.width)[s.k + 1]
     u = x + coordinates
     u = norm(s.p, "N", u + attend(s.p, "att", s.shape.heads, u, turn=lambda q: q))
-    hidden = jnp.maximum(linear(s.p, "ffn.up", u), 0.0)
+    hidden = np.maximum(linear(s.p, "ffn.up", u), 0.0)
     return norm(s.p, "M", u + linear(s.p, "ffn.down", hidden))
 
 
@@ -784,7 +783,7 @@ def bert(s: Step, x: Array) -> Array:
     p, at = s.p, f"encoder.step.{s.k}"
     x = norm(p, "first.step.0.begin", x) if s.k == 0 else x
     y = norm(p, f"{at}.middle", x + attend(p, f"{at}.att", s.shape.heads, x, causal=False, turn=lambda q: q))
-    return norm(p, f"{at}.end", y + linear(p, f"{at}.ffn.down", jax.nn.gelu(linear(p, f"{at}.ffn.up", y), approximate=False)))
+    return norm(p, f"{at}.end", y + linear(p, f"{at}.ffn.down", exact_gelu(linear(p, f"{at}.ffn.up", y))))
 
 
 def bert_head(shape: Shape) -> Table:
@@ -813,7 +812,7 @@ def u_vit(s: Step, x: Array) -> Array:
 
     def joined(n: int, x: Array, skip: Array) -> Array:
         maps = [s.value(f"join.{n}.linear.{k}.weight") for k in (1, 2)]
-        both = jnp.concatenate([x, skip], axis=-1) @ jnp.concatenate(maps, axis=1).T
+        both = np.concatenate([x, skip], axis=-1) @ np.concatenate(maps, axis=1).T
         return both + s.value(f"join.{n}.linear.1.bias")
 
     a = layer(1, x)
@@ -824,7 +823,7 @@ def u_vit(s: Step, x: Array) -> Array:
 
 def dit(s: Step, x: Array) -> Array:
     """A step of adaLN-Zero (Peebles & Xie 2023, figure 3): c scales and shifts what attention and the MLP read, and opens what they give."""
-    c = jax.nn.silu(s.past["condition"][0])
+    c = silu(s.past["condition"][0])
 
     def increment(name: str, of: Field) -> Array:
         gate, scale, shift = (linear(s.p, s.path(f"{name}.{part}"), c) for part in ("gate", "scale", "shift"))
@@ -832,61 +831,7 @@ def dit(s: Step, x: Array) -> Array:
 
     def mlp(y: Array) -> Array:
         up = linear(s.p, s.path("ffn.up"), y)
-        return linear(s.p, s.path("ffn.down"), jax.nn.gelu(up, approximate=False))
-
-    x = x + increment("att", lambda y: attend(s.p, s.path("att"), s.shape.heads, y, causal=False, turn=lambda q: q))
-    return x + increment("ffn", mlp)
-
-
-def dit_table(shape: Shape) -> Table:
-    table: Table = {}
-    for k in range(shape.steps):
-        for name in ("att", "ffn"):
-            at = f"step.{k}.{name}"
-            table |= {f"{at}.x.{part}": (shape.width,) for part in ("gain", "bias")}
-            for part in ("gate", "scale", "shift"):
-                table |= {f"{at}.{part}.weight": (shape.width, shape.width), f"{at}.{part}.bias": (shape.width,)}
-    return table
-
-
-def u_vit_table(shape: Shape) -> Table:
-    square = (shape.width, shape.width)
-    table: Table = {}
-    for n in (1, 2):
-        at = f"step.0.join.{n}.linear"
-        table |= {f"{at}.1.weight": square, f"{at}.1.bias": (shape.width,), f"{at}.2.weight": square}
-    return table
-
-
-def u_vit(s: Step, x: Array) -> Array:
-    """Five layers; the last two begin with a linear map of the state and of what the second and the first layer gave, side by side (Bao et al. 2023, section 3)."""
-
-    def layer(n: int, x: Array) -> Array:
-        y = x + s.field(f"att.{n}")(x)
-        return y + s.field(f"ffn.{n}")(y)
-
-    def joined(n: int, x: Array, skip: Array) -> Array:
-        maps = [s.value(f"join.{n}.linear.{k}.weight") for k in (1, 2)]
-        both = jnp.concatenate([x, skip], axis=-1) @ jnp.concatenate(maps, axis=1).T
-        return both + s.value(f"join.{n}.linear.1.bias")
-
-    a = layer(1, x)
-    b = layer(2, a)
-    up = layer(4, joined(1, layer(3, b), b))
-    return layer(5, joined(2, up, a))
-
-
-def dit(s: Step, x: Array) -> Array:
-    """A step of adaLN-Zero (Peebles & Xie 2023, figure 3): c scales and shifts what attention and the MLP read, and opens what they give."""
-    c = jax.nn.silu(s.past["condition"][0])
-
-    def increment(name: str, of: Field) -> Array:
-        gate, scale, shift = (linear(s.p, s.path(f"{name}.{part}"), c) for part in ("gate", "scale", "shift"))
-        return gate * of((1 + scale) * layernorm(x, s.value(f"{name}.x.gain"), s.value(f"{name}.x.bias")) + shift)
-
-    def mlp(y: Array) -> Array:
-        up = linear(s.p, s.path("ffn.up"), y)
-        return linear(s.p, s.path("ffn.down"), jax.nn.gelu(up, approximate=False))
+        return linear(s.p, s.path("ffn.down"), exact_gelu(up))
 
     x = x + increment("att", lambda y: attend(s.p, s.path("att"), s.shape.heads, y, causal=False, turn=lambda q: q))
     return x + increment("ffn", mlp)
@@ -1104,7 +1049,6 @@ SYSTEMS: dict[str, System] = {
     ),
     "deq": System(
         deq,
-        loops=True,
         file="deq_layer.ode",
         flow="deq(1/4*core, inject, memory: 5, tol: 1e-12, max: 30)",
         options="h = 1;  weights shared",
@@ -1146,7 +1090,6 @@ SYSTEMS: dict[str, System] = {
     # Numbers of steps that are found.
     "neural_ode": System(
         adaptive(bogacki_shampine_pair, 2, 1e-2, 2.0, 16),
-        loops=True,
         file="neural_ode.ode",
         depth="adaptive",
         steps=1,
@@ -1154,7 +1097,6 @@ SYSTEMS: dict[str, System] = {
     ),
     "adaptive_splitting": System(
         adaptive(strang_lie_pair, 1, 1e-2, 1.0, 24),
-        loops=True,
         flow="strang_lie(ffn by heun, att by heun)",
         depth="adaptive(rtol: 1e-2, atol: 1e-2, until: 1, max: 24)",
         options="weights shared",
@@ -1192,7 +1134,6 @@ SYSTEMS: dict[str, System] = {
     ),
     "theta_of_t": System(
         adaptive(bogacki_shampine_pair, 2, 1e-1, 1.0, 16),
-        loops=True,
         definitions="field both = att + ffn\n",
         flow="bogacki_shampine(both)",
         depth="adaptive(rtol: 1e-1, atol: 1e-1, until: 1, max: 16)",

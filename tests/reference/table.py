@@ -21,7 +21,7 @@ from train import LIMIT, NAMES, curves
 HEAD = """# Every system, measured
 
 Written by `make systems`. Small models (width 32 or 40, two steps or as many as the system needs) beside an independent implementation in float64
-(`tests/reference/`, JAX):
+(`tests/reference/`, NumPy):
 
 - **Gradient**: the relative error of loss and gradient for random weights and tokens, interpreted in f64, compiled in f32 (the worst element of any
   tensor) and in bf16 (the whole gradient in the Euclidean norm). `make test` holds the limits {limits} (1e-06 interpreted where a run starts from normal numbers, which have seven digits), and checks more sizes.

@@ -6,9 +6,8 @@ in the released code (qkvflow). Takes all parameters by their paths and a time; 
 
 from math import prod
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+import autograd.numpy as np
+from functions import Array, silu
 from parts import Parameters, Table
 
 # Of every system here: waves, numbers between the maps, scale.
@@ -16,8 +15,8 @@ WAVES, HIDDEN, SCALE = 4, 6, 5.0
 
 
 def features(t: Array | float) -> Array:
-    angle = t * SCALE * 10000.0 ** (-jnp.arange(WAVES) / WAVES)
-    return jnp.concatenate([jnp.reshape(jnp.float64(t), (1,)), jnp.sin(angle), jnp.cos(angle)])
+    angle = t * SCALE * 10000.0 ** (-np.arange(WAVES) / WAVES)
+    return np.concatenate([np.reshape(t, (1,)), np.sin(angle), np.cos(angle)])
 
 
 def table(own: Table, vectors_by_mlp: bool = False) -> Table:
@@ -42,6 +41,6 @@ def at_time(p: Parameters, t: Array | float) -> Parameters:
             found[path] = own + p[f"{at}.weight"] @ e
         elif f"{at}.proj.weight" in p:
             u = p[f"{at}.up.weight"] @ e + p[f"{at}.up.bias"]
-            u = p[f"{at}.down.weight"] @ (u * jax.nn.sigmoid(u)) + p[f"{at}.down.bias"]
+            u = p[f"{at}.down.weight"] @ silu(u) + p[f"{at}.down.bias"]
             found[path] = own + (p[f"{at}.proj.weight"] @ u).reshape(own.shape)
     return found

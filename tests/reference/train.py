@@ -3,7 +3,7 @@
     train.py ODEC [--only SYSTEM] [--steps N]
 
 For every system of `systems.py` it has odec train a small model (compiled, f32) on a text of this repository, and does the
-same in float64: gradients by JAX, batches drawn as odec documents them (Philox4x32-10, stream "batch"), AdamW with clipping.
+same in float64: gradients by autograd, batches drawn as odec documents them (Philox4x32-10, stream "batch"), AdamW with clipping.
 The initial weights come from a run with learning rate 0. Prints file, first and last losses, and the largest relative
 distance of the two curves. Ends with 1 if a curve leaves the reference's by more than LIMIT.
 """
@@ -17,12 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from check import ROOT, SHAPES, Failure, odec, overrides, source_of
 from parts import Parameters
-from reference import loss as loss_of
+from reference import loss_and_gradient
 from safetensors.numpy import load_file
 from systems import SYSTEMS
 
@@ -78,15 +76,15 @@ def batch(text: np.ndarray, step: int, rows: int, context: int) -> np.ndarray:
 
 def adamw(p: Parameters, g: Parameters, moments: dict, t: int) -> Parameters:
     """Loshchilov & Hutter 2019, algorithm 2; only matrices decay."""
-    norm = jnp.sqrt(sum(jnp.sum(x**2) for x in g.values()))
-    scale = jnp.minimum(1.0, CLIP / norm)
+    norm = np.sqrt(sum(np.sum(x**2) for x in g.values()))
+    scale = np.minimum(1.0, CLIP / norm)
     out = {}
     for path, value in p.items():
         m, v = moments.get(path, (0.0, 0.0))
         x = g[path] * scale
         m, v = BETAS[0] * m + (1 - BETAS[0]) * x, BETAS[1] * v + (1 - BETAS[1]) * x**2
         moments[path] = m, v
-        update = (m / (1 - BETAS[0] ** t)) / (jnp.sqrt(v / (1 - BETAS[1] ** t)) + EPS)
+        update = (m / (1 - BETAS[0] ** t)) / (np.sqrt(v / (1 - BETAS[1] ** t)) + EPS)
         decay = DECAY if value.ndim >= 2 else 0.0
         out[path] = value * (1 - LR * decay) - LR * update
     return out
@@ -128,8 +126,7 @@ train {{
         chosen = ["--set", f"train.steps={steps}", "--set", f"train.precision={precision}"]
         odec(binary, "train", str(copy), *sets, *chosen, "--out", str(folder / precision))
     start = {k: v for k, v in load_file(fixed / "checkpoint.safetensors").items() if not k.startswith("moment")}
-    p = {path: jnp.asarray(value, jnp.float64) for path, value in start.items()}
-    step = jax.jit(jax.value_and_grad(lambda q, x, y, key: loss_of(system, shape, q, x, y, key)))
+    p = {path: np.asarray(value, np.float64) for path, value in start.items()}
     corpus = np.frombuffer(TEXT.read_bytes(), np.uint8).astype(np.int32)
     corpus = corpus[: len(corpus) - len(corpus) * 10 // 100]
     moments: dict = {}
@@ -141,8 +138,8 @@ train {{
             kept = system.segments[1] if system.segments else None
             tokens, targets = hidden(tokens, t, shape.vocab - 1, kept), tokens
         key = below("noise", t << 16, 1 << 24)
-        value, gradient = step(p, jnp.asarray(tokens), jnp.asarray(targets), key)
-        theirs.append(float(value))
+        value, gradient = loss_and_gradient(system, shape, p, tokens, targets, key)
+        theirs.append(value)
         p = adamw(p, gradient, moments, t + 1)
     return [losses(folder / precision) for precision in precisions], theirs
 

@@ -8,9 +8,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+import autograd.numpy as np
+from functions import Array, sigmoid
 from parts import Parameters, Shape, Table, apart, linear, norm, sinusoids, weighted
 
 Map = Callable[[int, Array], Array]
@@ -32,7 +31,7 @@ def read(p: Parameters, at: str, heads: int, of: Array, by: Array, seen: Array) 
 
 def feed(p: Parameters, at: str, x: Array) -> Array:
     """`layernorm |> relu_mlp(hidden, bias)`."""
-    return linear(p, f"{at}.down", jnp.maximum(linear(p, f"{at}.up", norm(p, at, x)), 0.0))
+    return linear(p, f"{at}.down", np.maximum(linear(p, f"{at}.up", norm(p, at, x)), 0.0))
 
 
 def normed(p: Parameters, at: str, n: int, x: Array) -> Array:
@@ -56,7 +55,7 @@ def logits(of: Translator, shape: Shape, p: Parameters, source: Array, tokens: A
     scaled = math.sqrt(shape.width) * table
     x = of.encode(p, shape.steps, layer, scaled[source] + rows)
     z = scaled[tokens] + rows
-    before = jnp.tril(jnp.ones((tokens.shape[1],) * 2, bool))
+    before = np.tril(np.ones((tokens.shape[1],) * 2, bool))
     for k in range(shape.steps):
         at = f"decoder.step.{k}"
         y = norm(p, f"{at}.self", z)
@@ -100,7 +99,7 @@ def gated_rk2(p: Parameters, steps: int, layer: Map, x: Array) -> Array:
         first = layer(k, x) - x
         y = x + first
         second = layer(k, y) - y
-        g = jax.nn.sigmoid(linear(p, "encoder.gate.linear", jnp.concatenate([first, second], axis=-1)))
+        g = sigmoid(linear(p, "encoder.gate.linear", np.concatenate([first, second], axis=-1)))
         x = x + g * first + (1 - g) * second
     return x
 
