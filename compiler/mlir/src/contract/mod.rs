@@ -157,8 +157,9 @@ impl<'a> Kernel<'a> {
     fn new(e: &mut Emitter, spec: &'a Contract) -> Result<Kernel<'a>, String> {
         let b = spec.blocking;
         let (mr, nr, kc, nc) = (b.mr as u64, b.nr as u64, b.kc as u64, b.nc as u64);
-        // A register tile is unrolled; the largest of any target are 14 × 2 vectors.
-        if nr % e.lanes != 0 || kc % e.lanes != 0 || mr * (nr / e.lanes) > 64 {
+        // A register tile is unrolled, but for one of tile registers; the largest of any target are 14 × 2 vectors.
+        let large = spec.order != Order::Pairs && mr * (nr / e.lanes) > 64;
+        if nr % e.lanes != 0 || kc % e.lanes != 0 || large {
             return Err(format!(
                 "a blocking of {mr} × {nr}, {kc} × {nc} does not fit vectors of {}",
                 e.lanes
