@@ -123,7 +123,7 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
     },
     GraphPass {
         name: "recompute",
-        run: |g, _| recompute::recompute(g),
+        run: |g, _| recompute::recompute(g, recompute::Scope::All),
     },
     GraphPass {
         name: "sums",

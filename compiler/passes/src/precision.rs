@@ -4,10 +4,14 @@
 //! |---|---|
 //! | factors of every contraction, those of mixtures among them, forward and backward; weights among them, while they are packed | bf16 |
 //! | q, k, v that attention reads, forward and backward, and its result and that one's gradient where the backward pass reads them; kept keys and values | bf16 |
+//! | what waits for the backward pass, where maps or contractions read it there: states before norms, stages; the forward pass reads it as it is | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
 //! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU; but those of experts and of routed steps that not all tokens take | bf16 |
 //! | all sums, the inside of attention (where a target multiplies pairs of bf16, all but its products: [`odec_program::kernel::Attend`]), states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
+//!
+//! Nothing waits in bf16 that the backward pass compares, not even by way of maps ([`sharp`]), whose results have a column each, or that the last step
+//! reads of earlier ones: histories are there in f32 anyway when the backward pass begins.
 //!
 //! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the
 //! value was stored in bf16 before. It is, by an op [`Bf16`] behind its producer, where that saves memory: where it waits
@@ -16,10 +20,11 @@
 //! rounded follows from the forward part of a graph alone, so that all entries, decoding included, compute the same bits.
 
 use super::facts::{Facts, Role};
+use super::recompute::{Scope, recompute};
 use super::rewrite::rebuild;
 use odec_graph::ops::{Bf16, Cache, Combine, GroupedMatMul, GroupedOuter, MatMul, OpKind};
 use odec_graph::types::Elem;
-use odec_graph::{Exact, Graph, Pass, TypeError, Value};
+use odec_graph::{Exact, Graph, Pass, Site, TypeError, Value};
 use odec_program::Size;
 use odec_program::manifest::Precision;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,11 +38,15 @@ pub fn round(
     if precision != Precision::Bf16 {
         return Ok(None);
     }
+    // First of all, so that what need not wait is made of what does, as it is rounded.
+    let again = recompute(graph, Scope::Layers)?;
+    let graph = again.as_ref().unwrap_or(graph);
     let reading = Reading {
         copied,
         ..Reading::of(graph)
     };
     let inner: BTreeSet<Value> = reading.values().filter(|v| reading.is_inner(*v)).collect();
+    let waits: BTreeSet<Value> = reading.values().filter(|v| reading.waits(*v)).collect();
     let mut rounded: BTreeMap<Value, Value> = BTreeMap::new();
     let mut widened: BTreeMap<Value, Value> = BTreeMap::new();
     let made = rebuild(graph, |b, n, node, operands, _| {
@@ -47,6 +56,9 @@ pub fn round(
                 Some(Rounds::Kept) => widened.get(&old),
                 Some(_) => rounded.get(&old),
                 None if inner.contains(&old) => rounded.get(&old),
+                None if waits.contains(&old) && node.site.pass == Pass::Backward => {
+                    rounded.get(&old)
+                }
                 None => None,
             };
             instead.copied().unwrap_or(*new)
@@ -75,8 +87,13 @@ pub fn round(
         for (port, new) in made.iter().enumerate() {
             let port = port as u32;
             let old = Value { node: n, port };
-            if inner.contains(&old) || reading.is_stored(old) {
+            if inner.contains(&old) || waits.contains(&old) || reading.is_stored(old) {
+                let elsewhere = reading.step_of_readers(old);
+                if let Some((evolve, step)) = elsewhere.filter(|_| waits.contains(&old)) {
+                    (b.site.evolve, b.site.step) = (evolve.into(), step);
+                }
                 let half = b.push1(Bf16, &[*new])?;
+                b.site = node.site.clone();
                 rounded.insert(old, half);
                 if reading.is_delayed(old) {
                     let coeffs = vec![Exact::one()];
@@ -98,6 +115,14 @@ enum Rounds {
     Attention,
     /// Takes a real that was rounded: rows of earlier tokens, which a shift would have rounded.
     Kept,
+}
+
+/// The last node of the forward pass inside of a step.
+fn last_in_a_step(graph: &Graph) -> Option<u32> {
+    let inside = |site: &Site| site.pass == Pass::Forward && site.step.is_some();
+    (0..graph.len())
+        .rev()
+        .find(|n| inside(&graph.node(*n).site))
 }
 
 /// What reads bf16: shifts and convolutions of an even number of columns, and attention where queries, keys and values have such numbers (other
@@ -124,10 +149,35 @@ fn halves(graph: &Graph) -> BTreeSet<u32> {
     found
 }
 
+/// Nodes that compare, and nodes of the backward pass whose results they compare: equal numbers must stay equal.
+fn sharp(graph: &Graph) -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    for n in (0..graph.len()).rev() {
+        let node = graph.node(n);
+        let compares = matches!(
+            node.op,
+            OpKind::Heaviside(_) | OpKind::Equals(_) | OpKind::Exceeds(_) | OpKind::Predicate(_)
+        );
+        if !compares && !found.contains(&n) {
+            continue;
+        }
+        found.insert(n);
+        let backward = |v: &&Value| graph.node(v.node).site.pass == Pass::Backward;
+        found.extend(node.operands.iter().filter(backward).map(|v| v.node));
+    }
+    found
+}
+
+/// The evolve of a step, and its number.
+type Step<'g> = (&'g str, Option<u32>);
+
 /// Who reads what.
 struct Reading<'g> {
     graph: &'g Graph,
     facts: Facts<'g>,
+    sharp: BTreeSet<u32>,
+    /// The last node of the forward pass inside of a step.
+    last: Option<u32>,
     halves: BTreeSet<u32>,
     /// Value → the nodes that read it, with the operand's number.
     readers: BTreeMap<Value, Vec<(u32, usize)>>,
@@ -147,6 +197,8 @@ impl<'g> Reading<'g> {
         Reading {
             graph,
             facts: Facts::new(graph),
+            sharp: sharp(graph),
+            last: last_in_a_step(graph),
             halves: halves(graph),
             readers,
             results: graph.outputs().iter().map(|(_, v)| *v).collect(),
@@ -248,6 +300,52 @@ impl<'g> Reading<'g> {
                 .all(|v| *self.graph.ty(*v) == node.types[0]),
             _ => false,
         }
+    }
+
+    /// Whether a value waits for the backward pass, and does so in bf16.
+    fn waits(&self, v: Value) -> bool {
+        let node = self.graph.node(v.node);
+        let ty = self.graph.ty(v);
+        let whole = ty.elem == Elem::Real && ty.rows() != Size::ONE && ty.cols() > 1;
+        let made = !matches!(
+            self.facts.role(v.node),
+            Role::Source | Role::Scalar | Role::View
+        );
+        if !whole || !made || node.site.pass != Pass::Forward || self.results.contains(&v) {
+            return false;
+        }
+        let readers = self.readers[&v].iter();
+        let (later, forward): (Vec<_>, Vec<_>) =
+            readers.partition(|(n, _)| self.pass(*n) == Pass::Backward);
+        let reads = |(n, i): &&(u32, usize)| {
+            let known = matches!(self.facts.role(*n), Role::Rows(_) | Role::Columns);
+            self.rounds(*n, *i).is_some() || (known && !self.sharp.contains(n))
+        };
+        let in_a_step = |(n, _): &&(u32, usize)| self.graph.node(*n).site.step.is_some();
+        later.iter().any(in_a_step) && later.iter().all(reads) && !self.is_history(v, &forward)
+    }
+
+    /// Whether the last step and other steps read a value that none of them has made.
+    fn is_history(&self, v: Value, forward: &[&(u32, usize)]) -> bool {
+        let steps: BTreeSet<Step> = forward.iter().map(|r| self.step(r.0)).collect();
+        let others = steps.iter().filter(|s| **s != self.step(v.node)).count();
+        let by_last =
+            |last| steps.contains(&self.step(last)) && self.step(last) != self.step(v.node);
+        others > 1 && self.last.is_some_and(by_last)
+    }
+
+    /// The first other step whose forward pass reads a value. What waits belongs to it: a step that is computed again rounds it then.
+    fn step_of_readers(&self, v: Value) -> Option<Step<'g>> {
+        let forward = self.readers[&v]
+            .iter()
+            .filter(|(n, _)| self.pass(*n) == Pass::Forward);
+        let mut steps = forward.map(|(n, _)| self.step(*n));
+        steps.find(|s| s.1.is_some() && *s != self.step(v.node))
+    }
+
+    fn step(&self, n: u32) -> Step<'g> {
+        let site = &self.graph.node(n).site;
+        (&site.evolve, site.step)
     }
 
     /// Whether a value is stored in bf16 for those who read it so.

@@ -4,21 +4,33 @@
 //! themselves be recomputed so), is cloned at its backward users: normalised activations from the state and its scale,
 //! SiLU products from gate and up. What stands outside all steps is kept: its backward pass follows at once. Exact: a clone does the same operations on the same values. The clone usually
 //! fuses with the backward map that reads the same operands, so it costs neither a launch nor a read.
+//!
+//! Before values that wait for the backward pass are rounded (`precision`), only maps of layers are recomputed ([`Scope::Layers`]): which values are
+//! rounded may not depend on the memory policy, and states are not added up from rounded stages. A clone belongs to the step of its first reader, where
+//! `revolve` has its operands.
 
 use super::facts::{Facts, Role};
 use super::rewrite::{Map, pruned, rebuild};
 use odec_graph::ops::OpKind;
-use odec_graph::{Builder, Graph, Pass, TypeError, Value};
+use odec_graph::{Builder, Graph, Pass, Site, TypeError, Value};
 use odec_program::Size;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest chain of maps that is recomputed only to recompute another.
 const DEPTH: u32 = 4;
 
+/// Which maps may be cloned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of layers and reports, not what schemes make of their results.
+    Layers,
+    All,
+}
+
 /// Clones what need not be kept.
-pub fn recompute(graph: &Graph) -> Result<Option<Graph>, TypeError> {
+pub fn recompute(graph: &Graph, scope: Scope) -> Result<Option<Graph>, TypeError> {
     let facts = Facts::new(graph);
-    let again = worth_recomputing(graph, &facts);
+    let again = worth_recomputing(graph, &facts, scope);
     if again.is_empty() {
         return Ok(pruned(graph));
     }
@@ -30,7 +42,7 @@ pub fn recompute(graph: &Graph) -> Result<Option<Graph>, TypeError> {
         let mut ops = Vec::new();
         for (old, new) in node.operands.iter().zip(operands) {
             ops.push(match again.contains(&old.node) {
-                true => clone(b, graph, &again, &mut clones, map, *old)?,
+                true => clone(b, graph, &again, (&node.site, &mut clones), map, *old)?,
                 false => *new,
             });
         }
@@ -42,12 +54,12 @@ pub fn recompute(graph: &Graph) -> Result<Option<Graph>, TypeError> {
     Ok(Some(made.without_dead()))
 }
 
-/// The value computed once more, on recomputed operands.
+/// The value computed once more for a reader, on recomputed operands.
 fn clone(
     b: &mut Builder,
     graph: &Graph,
     again: &BTreeSet<u32>,
-    clones: &mut BTreeMap<Value, Value>,
+    (reader, clones): (&Site, &mut BTreeMap<Value, Value>),
     map: &Map,
     v: Value,
 ) -> Result<Value, TypeError> {
@@ -58,12 +70,15 @@ fn clone(
     let mut operands = Vec::new();
     for o in &node.operands {
         operands.push(match again.contains(&o.node) {
-            true => clone(b, graph, again, clones, map, *o)?,
+            true => clone(b, graph, again, (reader, clones), map, *o)?,
             false => map.get(*o),
         });
     }
     b.site = node.site.clone();
     b.site.pass = Pass::Backward;
+    if reader.step.is_some() {
+        (b.site.evolve, b.site.step) = (reader.evolve.clone(), reader.step);
+    }
     b.span = node.span;
     let c = b.copy(graph, node, &operands)?[0];
     clones.insert(v, c);
@@ -71,7 +86,7 @@ fn clone(
 }
 
 /// The forward maps to clone.
-fn worth_recomputing(graph: &Graph, facts: &Facts) -> BTreeSet<u32> {
+fn worth_recomputing(graph: &Graph, facts: &Facts, scope: Scope) -> BTreeSet<u32> {
     let pass = |n: u32| graph.node(n).site.pass;
     let mut kept: BTreeSet<u32> = (0..graph.len())
         .filter(|n| {
@@ -79,11 +94,13 @@ fn worth_recomputing(graph: &Graph, facts: &Facts) -> BTreeSet<u32> {
         })
         .collect();
     let mut again = BTreeSet::new();
+    let allowed = |n: &u32| scope == Scope::All || !graph.node(*n).site.path.is_empty();
     let in_a_step = |n: &u32| graph.node(*n).site.step.is_some();
     let candidates: Vec<u32> = kept.iter().rev().copied().filter(in_a_step).collect();
     for n in candidates {
         let mut through = Vec::new();
-        if available(graph, facts, &kept, n, DEPTH, &mut through) {
+        let found = allowed(&n) && available(graph, facts, &kept, n, DEPTH, &mut through);
+        if found && through.iter().all(allowed) {
             kept.remove(&n);
             again.insert(n);
             again.extend(through);
