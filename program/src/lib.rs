@@ -25,7 +25,8 @@
 //!   never from the code.
 //! - Arithmetic is in the program's real type, f32 or f64 (`Program::real`); `bf16.rs` says what rounding means.
 //! - Random numbers inside kernels are a function of a run's key, a stream, the row and the column (`noise.rs`):
-//!   dropout drops the same whatever is computed again.
+//!   dropout drops the same whatever is computed again. Those of parameters, batches and tokens are counter-based
+//!   (`rng.rs`): a draw is a function of a run's seed, a stream's name and a number.
 
 pub mod bf16;
 pub mod bounds;
@@ -41,6 +42,7 @@ pub mod noise;
 pub mod optimizers;
 pub mod quantized;
 pub mod real;
+pub mod rng;
 pub mod schedules;
 pub mod site;
 pub mod size;

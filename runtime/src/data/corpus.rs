@@ -7,7 +7,7 @@ use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
 use crate::data::identity::Identity;
 use crate::data::tokens::Tokens;
-use crate::device::rng::Stream;
+use odec_program::rng::Stream;
 use std::ops::Range;
 
 /// Tokens in two parts: training at their beginning, held out at their end.

@@ -2,8 +2,8 @@
 
 use crate::data::DataError;
 use crate::data::identity::Identity;
-use crate::device::rng::Stream;
 use crate::executor::Value;
+use odec_program::rng::Stream;
 use odec_program::{names, noise};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

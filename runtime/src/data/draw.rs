@@ -2,7 +2,7 @@
 //!
 //! Files may be sorted, so both are drawn: what is held out once for all, an order for each epoch. An item is known by its number in the data.
 
-use crate::device::rng::Stream;
+use odec_program::rng::Stream;
 
 /// Numbers below n, drawn into a training and a held-out part: each has a number of the stream that is drawn by its own, and those with the
 /// largest ones are held out, `percent` per cent (rounded down). So items that are added later move few others.

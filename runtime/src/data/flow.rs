@@ -3,8 +3,8 @@
 //! `x(t) = (1 − t) x₀ + t x₁` for normal noise x₀ and data x₁ moves with the velocity `x₁ − x₀`. Noise and time of a row are a function of a stream and
 //! the row's number, so that a batch is the same however often and in whatever parts it is drawn.
 
-use crate::device::rng::Stream;
 use odec_program::manifest::Times;
+use odec_program::rng::Stream;
 
 /// What noise and time of one row are drawn by.
 #[derive(Clone, Copy)]

@@ -10,8 +10,8 @@ use crate::data::flow::{self, Draws};
 use crate::data::identity::Identity;
 use crate::data::parts::{self, Parts};
 use crate::data::pixels::Pixels;
-use crate::device::rng::Stream;
 use odec_program::manifest::Images;
+use odec_program::rng::Stream;
 use std::ops::Range;
 
 /// Images in two parts.

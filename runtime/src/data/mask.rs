@@ -5,9 +5,9 @@
 //! loss over hidden tokens to the program.
 
 use crate::data::dataset::{Batch, Numbers};
-use crate::device::rng::Stream;
 use odec_program::manifest::Loss;
 use odec_program::names::{TARGETS, TOKENS};
+use odec_program::rng::Stream;
 
 /// The stream of training steps, by window: row r of step s is window `s · 2¹⁶ + r`.
 pub fn training(seed: u64) -> Stream {

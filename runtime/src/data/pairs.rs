@@ -9,9 +9,9 @@ use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, InTokens, Unit};
 use crate::data::draw::{divided, drawn, permuted};
 use crate::data::identity::Identity;
-use crate::device::rng::Stream;
 use odec_program::manifest::Pairs;
 use odec_program::noise;
+use odec_program::rng::Stream;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 

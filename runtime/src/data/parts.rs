@@ -5,7 +5,7 @@
 
 use crate::data::dataset::Draw;
 use crate::data::draw::{divided, drawn};
-use crate::device::rng::Stream;
+use odec_program::rng::Stream;
 use std::ops::Range;
 
 /// Numbers of rows, in order.

@@ -6,7 +6,7 @@ use crate::data::DataError;
 use crate::data::array::{self, Element, Head};
 use crate::data::identity::DataFile;
 use crate::data::sources::arrays::whole;
-use crate::device::rng::Stream;
+use odec_program::rng::Stream;
 use std::path::Path;
 
 /// Reads points of so many numbers from a `.npy` file, [points, numbers]; at most so many points.

@@ -11,7 +11,6 @@ pub mod loops;
 pub mod memory;
 pub mod reals;
 pub mod reference;
-pub mod rng;
 pub mod roof;
 
 use crate::device::memory::{Buffer, Words};

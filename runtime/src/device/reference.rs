@@ -46,11 +46,11 @@ impl Device for ReferenceDevice {
 mod tests {
     use super::*;
     use crate::device::memory::Buffer;
-    use crate::device::rng::Stream;
     use odec_program::expr::{Access, Body, Expr};
     use odec_program::kernel::{
         Attend, Blocking, Contract, Epilogue, Extent, Layout, OperandAccess, Order, Pack,
     };
+    use odec_program::rng::Stream;
     use odec_program::{DType, KernelSpec};
     use std::cell::Cell;
 

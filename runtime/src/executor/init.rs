@@ -6,9 +6,9 @@
 //! alike in different schemes, and no draw depends on which other parameters exist.
 
 use crate::device::reals::RealsMut;
-use crate::device::rng::Stream;
 use odec_program::DType;
 use odec_program::manifest::{Constant, Init, Param};
+use odec_program::rng::Stream;
 use std::iter::repeat;
 
 /// Elements of a parameter.
@@ -29,16 +29,33 @@ pub fn values(path: &str, init: &Init, seed: u64) -> Box<dyn Iterator<Item = f64
         Init::Ones => Box::new(repeat(1.0)),
         Init::Constant(x) => Box::new(repeat(x)),
         Init::Normal { std } => {
-            let stream = Stream::new(seed, &format!("init {path}"));
+            let stream = stream(path, seed);
             let blocks = (0..).flat_map(move |block| stream.normal4(block));
             Box::new(blocks.map(move |z| std * z))
         }
     }
 }
 
+/// Numbers that are drawn at once, a multiple of four.
+const DRAWN: usize = 4096;
+
 /// Writes one parameter's starting values.
 pub fn parameter(p: &Param, seed: u64, mut out: RealsMut) {
-    out.fill(values(&p.path, &p.init, seed));
+    let Init::Normal { std } = p.init else {
+        return out.fill(values(&p.path, &p.init, seed));
+    };
+    let stream = stream(&p.path, seed);
+    let (mut drawn, count) = (vec![0.0; DRAWN], elements(p));
+    for first in (0..count).step_by(DRAWN) {
+        let part = &mut drawn[..DRAWN.min(count - first)];
+        stream.normals(first as u64 / 4, part);
+        let mut out = out.part(first..first + part.len());
+        out.fill(part.iter().map(|z| std * z));
+    }
+}
+
+fn stream(path: &str, seed: u64) -> Stream {
+    Stream::new(seed, &format!("init {path}"))
 }
 
 /// Writes all parameters into `Slot::Params`.
@@ -89,6 +106,9 @@ mod tests {
         assert_ne!(long[..37], fill("step.0.att.q.weight", 37, 1));
         let std = (long.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 1001.0).sqrt();
         assert!((std - 0.02).abs() < 0.0025, "{std}");
+        let init = Init::Normal { std: 0.02 };
+        let one_by_one = values("a", &init, 3).map(|x| x as f32);
+        assert!(one_by_one.take(9001).eq(fill("a", 9001, 3)));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Takes the manifest's [`StepCount`]s; gives the draws, keyed by seed and step, and reads what an entry tells in its outputs. Leaves the
 //! decisions inside a program to the program.
 
-use crate::device::rng::Stream;
 use crate::executor::{Outputs, RunError};
 use odec_program::manifest::{StepCount, depth};
+use odec_program::rng::Stream;
 
 /// The inputs of entry `grad` that are drawn for an optimiser step.
 pub fn drawn(depths: &[StepCount], seed: u64, step: u64) -> Vec<(String, i32)> {

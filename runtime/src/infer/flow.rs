@@ -8,11 +8,11 @@ use crate::data::dataset::Numbers;
 use crate::data::flow::{self, Draws};
 use crate::data::images::Layout;
 use crate::data::picture::{self, Size};
-use crate::device::rng::Stream;
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::confusion::largest;
 use crate::infer::evaluate::window;
 use odec_program::manifest::{Flow, Form, Images, Loss};
+use odec_program::rng::Stream;
 use odec_program::{Bindings, EntryId, names};
 
 /// An explicit Runge–Kutta method: `kᵢ = v(x + h Σ aᵢⱼ kⱼ, t + cᵢ h)` over earlier j, `x + h Σ bᵢ kᵢ` after a step.

@@ -5,10 +5,10 @@
 
 use crate::data::tokenizer::{Decoder, Tokenizer, TokenizerError};
 use crate::device::reals::Reals;
-use crate::device::rng::Stream;
 use crate::executor::{Executor, RunError};
 use crate::infer::reader::{Reader, Texts};
 use odec_program::manifest::{Form, Loss, StepCount};
+use odec_program::rng::Stream;
 use odec_program::{EntryId, names};
 use std::io;
 

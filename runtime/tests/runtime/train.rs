@@ -3,7 +3,7 @@
 use crate::support;
 use odec_program::manifest::{Manifest, Param};
 use odec_program::optimizers::AdamW;
-use odec_runtime::device::rng::Stream;
+use odec_program::rng::Stream;
 use odec_runtime::parameters::checkpoint::Checkpoint;
 use odec_runtime::system::owned::{CHART, CHECKPOINT, METRICS, MODEL};
 use odec_runtime::train::metrics::{self, Record};

@@ -3,8 +3,8 @@
 use super::{Place, npy, npz};
 use crate::support::{self, SIDE, VOCAB, WIDTH};
 use odec_program::manifest::{Form, Images};
+use odec_program::rng::Stream;
 use odec_runtime::data::dataset::Unit;
-use odec_runtime::device::rng::Stream;
 use odec_runtime::infer::evaluate::judge;
 use odec_runtime::parameters::checkpoint;
 use odec_runtime::parameters::checkpoint::Checkpoint;

@@ -1,8 +1,8 @@
 //! Counter-based random numbers: any draw can be computed on its own, in any order, on any machine.
 //!
 //! Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
-//! Takes a seed and the name of a stream; gives blocks of four 32-bit words by number. Leaves what the
-//! draws mean to [`crate::executor::init`] (parameters), [`crate::data`] (batches) and [`mod@crate::infer::generate`] (tokens).
+//! Takes a seed and the name of a stream; gives blocks of four 32-bit words by number. Leaves what the draws mean
+//! to the runtime: starting values of parameters, batches, tokens.
 
 use sha2::{Digest, Sha256};
 
@@ -66,6 +66,13 @@ impl Stream {
     pub fn uniform(&self, n: u64) -> f64 {
         let b = self.block(n);
         ((u64::from(b[0]) | u64::from(b[1]) << 32) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Standard normal numbers from the first block on, four from each.
+    pub fn normals(&self, first: u64, out: &mut [f64]) {
+        for (n, four) in (first..).zip(out.chunks_mut(4)) {
+            four.copy_from_slice(&self.normal4(n)[..four.len()]);
+        }
     }
 
     /// Four independent standard normal numbers from the n-th block (Box & Muller 1958).
