@@ -127,6 +127,41 @@ fn what_waits_for_the_backward_pass_takes_half() {
     }
 }
 
+/// What the backward pass compares is as it was when it was compared: the largest of some columns is none of them once they are rounded.
+#[test]
+fn what_is_compared_does_not_wait_in_bf16() {
+    let (_, text) = model("lie(att, ffn)", 2, "store;  precision bf16");
+    for field in [
+        "linear(12) |> max |> linear(12)",
+        "rmsnorm |> max |> linear(12)",
+    ] {
+        let text = text.replace("rmsnorm |> swiglu(hidden: 20)", field);
+        assert!(text.contains(field), "{text}");
+        let built = built(&text);
+        let manifest = assemble(&Model::new(&built, &text), options())
+            .unwrap()
+            .manifest;
+        let e = executor(&manifest);
+        let (x, y) = (tokens(AT, 11, 1), tokens(AT, 11, 5));
+        let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
+        let gradient = |policy| {
+            let graph = run_graph_passes(&built.grad, policy).unwrap();
+            interp::run(&graph, &f, AT).unwrap()
+        };
+        let (half, full) = (gradient(BF16), gradient(Policy::default()));
+        let (mut off, mut all) = (0.0, 0.0);
+        for (name, full) in full.iter().filter(|(name, _)| name.starts_with("grad.")) {
+            for (h, f) in half[name].data.iter().zip(&full.data) {
+                off += (h - f) * (h - f);
+                all += f * f;
+            }
+        }
+        let error = f64::sqrt(off / all);
+        // `<` so that a NaN is too much.
+        assert!(error < 0.1, "{field}: the gradient is off by {error}");
+    }
+}
+
 /// Contractions read bf16, whatever stands before them; states, sums and gradients of parameters stay f32.
 #[test]
 fn every_contraction_rounds_and_no_state_does() {
