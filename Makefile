@@ -27,7 +27,6 @@ demo: build data ## Install what is missing, then check, draw, build, train (3 m
 	@scripts/demo.sh $(ODEC)
 
 test: setup ## Install what is missing, then the whole suite
-	@scripts/venv.sh .venv tests/reference/requirements.txt
 	@scripts/test.sh
 
 docs: ## The documentation as a site, target/site/docs/index.html; installs mdBook into target/

@@ -9,6 +9,7 @@ export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no PROPTEST_RNG_SEED=1
 # build half of everything again.
 program=${CARGO_TARGET_DIR:-target}/debug/odec
 
+python_of_references() { scripts/venv.sh .venv tests/reference/requirements.txt; }
 python_of_agreement() { PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=10 scripts/venv.sh .venv-agree tests/reference/agree.txt; }
 
 names=() results=() failures=0
@@ -34,7 +35,7 @@ step() {
 }
 
 # What later steps fetch comes while others compute. A step waits for it with `fetched`, and then asks for it itself, which says what is wrong.
-{ scripts/ptxas.sh && python_of_agreement; } </dev/null >/dev/null 2>&1 &
+{ python_of_references && scripts/ptxas.sh && python_of_agreement; } </dev/null >/dev/null 2>&1 &
 fetching=$!
 fetched() { wait "$fetching" || true; }
 
@@ -99,7 +100,10 @@ floors() {
 }
 
 # Systems are measured side by side: threads of BLAS would only take processor time from each other.
-reference() { OPENBLAS_NUM_THREADS=1 .venv/bin/python tests/reference/check.py "$program"; }
+reference() {
+    fetched
+    python_of_references && OPENBLAS_NUM_THREADS=1 .venv/bin/python tests/reference/check.py "$program"
+}
 
 # The library's tableaus and proved orders beside scipy's and nodepy's. Nothing else needs those: without them it is skipped.
 agreement() {
