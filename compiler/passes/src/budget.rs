@@ -4,7 +4,7 @@
 //! fit, found by bisection: each policy that is looked at is planned as it would be built, and the one that is given has been. Leaves what
 //! is kept under a policy to [`super::revolve`].
 
-use super::assemble::{AssembleError, Model, Options, gradient};
+use super::assemble::{AssembleError, Model, Options, Passed, gradient};
 use super::revolve::replays;
 use crate::codes;
 use crate::model::Built;
@@ -28,8 +28,13 @@ pub fn resolve(
         return Ok(Ok(()));
     };
     let model = Model::new(built, "");
-    let arena = |memory| match gradient(&model, options, memory) {
-        Ok(made) => Ok(made.map_or(0, |(entry, _)| entry.arena_bytes)),
+    let mut known = Passed::default();
+    let mut arena = |memory| match gradient(&model, options, memory, known.before_memory()) {
+        Ok(None) => Ok(0),
+        Ok(Some((entry, passed))) => {
+            known = passed.before_memory();
+            Ok(entry.arena_bytes)
+        }
         // Too large to be planned.
         Err(AssembleError::Plan { .. }) => Ok(u64::MAX),
         Err(e) => Err(e),

@@ -17,7 +17,8 @@ use odec_grammar::work;
 use odec_graph::ops::OpKind;
 use odec_graph::ops::matmul::Layout;
 use odec_graph::{Graph, Node, Value};
-use std::collections::{BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 
 /// Most operands of a fused kernel, inputs and outputs.
 pub const MAX_OPERANDS: usize = 24;
@@ -158,7 +159,7 @@ struct State<'a> {
 
 /// A number for the neighbourhood of each node.
 fn places(graph: &Graph) -> Vec<u32> {
-    let mut known = HashMap::new();
+    let mut known = FxHashMap::default();
     let sites = graph.nodes().map(|(_, node)| node.site.neighbourhood());
     sites
         .map(|place| {
@@ -219,7 +220,7 @@ impl<'a> State<'a> {
         }
         let near = places(graph);
         // Maps so far that read large values of each node, by place.
-        let mut readers: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+        let mut readers: FxHashMap<(u32, u32), Vec<u32>> = FxHashMap::default();
         for n in 0..self.graph.len() {
             let node = graph.node(n);
             for v in node.operands.iter().filter(|_| facts.rows(n).is_some()) {

@@ -5,8 +5,10 @@
 //! what to launch.
 
 pub use super::spec::Spec;
+use odec_graph::Shared;
 use odec_program::kernel::Mode;
 use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Site, Size};
+use std::fmt;
 
 /// Index of a buffer in its [`LaunchList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,11 +23,52 @@ pub enum Placement {
     Fixed(Operand),
 }
 
+/// What a buffer is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    Text(String),
+    /// A value of a graph, or what is made of it: op, place in the model, node. The words are put together where they are read, as few are.
+    Value {
+        op: &'static str,
+        site: Shared<Site>,
+        node: u32,
+        made: Option<&'static str>,
+    },
+}
+
+impl<S: Into<String>> From<S> for Name {
+    fn from(text: S) -> Name {
+        Name::Text(text.into())
+    }
+}
+
+/// `matmul step.0.att.q %7, packed`.
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Name::Text(text) => f.write_str(text),
+            Name::Value {
+                op,
+                site,
+                node,
+                made,
+            } => {
+                f.write_str(op)?;
+                if **site != Site::default() {
+                    write!(f, " {site}")?;
+                }
+                write!(f, " %{node}")?;
+                made.map_or(Ok(()), |made| write!(f, ", {made}"))
+            }
+        }
+    }
+}
+
 /// A named stretch of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// What it holds, for messages and listings.
-    pub name: String,
+    pub name: Name,
     pub dtype: DType,
     /// Number of elements.
     pub size: Size,
@@ -50,7 +93,7 @@ pub struct Launch {
     pub args: Vec<BufferId>,
     pub dims: Vec<Size>,
     pub coeffs: Vec<Coeff>,
-    pub site: Site,
+    pub site: Shared<Site>,
     /// A number: where it is not positive, nothing that is read needs this launch.
     pub guard: Option<BufferId>,
     /// What it holds, where that is all it does.
@@ -106,7 +149,7 @@ impl LaunchList {
     /// Adds a buffer.
     pub fn buffer(
         &mut self,
-        name: impl Into<String>,
+        name: impl Into<Name>,
         dtype: DType,
         size: Size,
         home: Placement,

@@ -131,13 +131,30 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
     },
 ];
 
+/// How many of them stand before the first that asks for the memory policy.
+const BEFORE_MEMORY: usize = 3;
+
 /// Runs all graph passes; the verifier looks at every result in debug builds.
 ///
 /// # Errors
 /// Only through a fault in a pass: a rewrite that does not type, or a graph that contradicts itself.
 pub fn run_graph_passes(graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
+    run(GRAPH_PASSES, graph, policy)
+}
+
+/// Runs the passes that do not ask for the memory policy; [`from_memory`] runs the others.
+fn before_memory(graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
+    run(&GRAPH_PASSES[..BEFORE_MEMORY], graph, policy)
+}
+
+fn from_memory(graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
+    debug_assert_eq!(GRAPH_PASSES[BEFORE_MEMORY].name, "revolve");
+    run(&GRAPH_PASSES[BEFORE_MEMORY..], graph, policy)
+}
+
+fn run(passes: &[GraphPass], graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
     let mut made: Option<Graph> = None;
-    for pass in GRAPH_PASSES {
+    for pass in passes {
         if let Some(g) = (pass.run)(made.as_ref().unwrap_or(graph), policy)? {
             debug_assert_eq!(odec_graph::verify(&g), Ok(()), "after `{}`", pass.name);
             made = Some(g);

@@ -109,7 +109,7 @@ pub fn plan(code: &LaunchList, maxima: impl Into<Maxima>) -> Result<Layout, Plan
             .most(|at| buffer.bytes(at))
             .and_then(|n| n.checked_next_multiple_of(ALIGN))
             .ok_or_else(|| PlanError::Overflow {
-                name: buffer.name.clone(),
+                name: buffer.name.to_string(),
                 batch,
                 seq,
             })?;
@@ -138,7 +138,7 @@ pub fn plan(code: &LaunchList, maxima: impl Into<Maxima>) -> Result<Layout, Plan
         let largest = (0..code.buffers.len())
             .filter(|b| planned(*b))
             .max_by_key(|b| bytes[*b]);
-        let largest = largest.map_or(String::new(), |b| code.buffers[b].name.clone());
+        let largest = largest.map_or(String::new(), |b| code.buffers[b].name.to_string());
         return Err(PlanError::TooLarge {
             bytes: peak,
             batch,
@@ -319,7 +319,7 @@ pub fn check(
         let bytes = maxima.most(|at| code.get(b).bytes(at));
         Some((start, start + bytes.unwrap_or(0)))
     };
-    let name = |b: BufferId| code.get(b).name.clone();
+    let name = |b: BufferId| code.get(b).name.to_string();
     for (i, launch) in order(code).map(|i| (i, &code.launches[i])) {
         let site = || launch.site.to_string();
         for (b, mode) in launch.uses() {

@@ -25,8 +25,8 @@ use odec_grammar::work;
 use odec_graph::op::Kind;
 use odec_graph::ops::{Broadcast, Combine, Constant, OpKind, Select};
 use odec_graph::{Builder, Exact, Graph, InferTypes, Node, Pass, TensorType, TypeError, Value};
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
 /// Simplifies until nothing changes size any more.
@@ -335,14 +335,14 @@ fn add_term(terms: &mut Vec<(Exact, Value)>, c: Exact, x: Value) {
 #[derive(Default)]
 struct Seen {
     /// The first of each hash.
-    first: HashMap<u64, u32>,
+    first: FxHashMap<u64, u32>,
     /// The next of the same hash, of those that have one; they rise.
-    next: HashMap<u32, u32>,
+    next: FxHashMap<u32, u32>,
 }
 
 /// Op and operands as one number. Of sources it takes what tells them apart, of which a model has thousands; other ops have operands.
 fn hash(op: &OpKind, operands: &[Value]) -> u64 {
-    let mut hash = DefaultHasher::new();
+    let mut hash = FxHasher::default();
     discriminant(op).hash(&mut hash);
     match op {
         OpKind::Parameter(p) => p.path.hash(&mut hash),

@@ -5,8 +5,8 @@
 
 use odec_grammar::work;
 use odec_program::kernel::{KernelSpec, Signature};
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
@@ -70,13 +70,13 @@ impl PartialEq for Spec {
 
 /// The specifications that there are.
 #[derive(Default)]
-pub(super) struct Specs(HashMap<u64, Vec<Spec>>);
+pub(super) struct Specs(FxHashMap<u64, Vec<Spec>>);
 
 impl Specs {
     /// The one that is there already, or a new one.
     pub fn of(&mut self, spec: KernelSpec) -> Spec {
         // By the bits of constants: zeros of two signs are equal, but not the same.
-        let mut hash = DefaultHasher::new();
+        let mut hash = FxHasher::default();
         spec.hash(&mut hash);
         let alike = self.0.entry(hash.finish()).or_default();
         if let Some(known) = alike.iter().find(|known| ***known == spec) {

@@ -17,6 +17,7 @@ use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::ParamTable;
 use super::spec::Specs;
 use super::update::rows_kernel;
+use odec_graph::Shared;
 use odec_program::expr::{BinaryOp, CmpOp, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
 use odec_program::manifest::{Param, added};
@@ -92,7 +93,7 @@ pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: Buff
             made("W v", rows),
             made("scale", 1),
         ];
-        let site = Site::update(format!("spectral.{path}"));
+        let site = Shared::from(Site::update(format!("spectral.{path}")));
         let mut launch = |spec, args: Vec<BufferId>, rows, coeffs| {
             code.launches.push(Launch {
                 spec: specs.of(spec),
@@ -152,7 +153,7 @@ fn constrain_depthwise(code: &mut LaunchList, table: &ParamTable, max: f64, norm
             args: vec![place, norm, place],
             dims: vec![Size::fixed(rows), Size::ONE],
             coeffs: vec![Coeff::Value(max)],
-            site: Site::update(format!("spectral.{}", w.path)),
+            site: Site::update(format!("spectral.{}", w.path)).into(),
             guard: None,
             held: None,
         });

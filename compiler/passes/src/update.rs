@@ -43,7 +43,7 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> 
         args,
         dims: vec![Size::fixed(rows), Size::ONE],
         coeffs,
-        site: Site::update(site),
+        site: Site::update(site).into(),
         guard: None,
         held: None,
     };
@@ -180,7 +180,7 @@ pub fn accumulate(table: &ParamTable) -> LaunchList {
             coeffs: [named::KEEP, named::SHARE]
                 .map(|n| Coeff::Named(n.into()))
                 .into(),
-            site: Site::update("accumulate"),
+            site: Site::update("accumulate").into(),
             guard: None,
             held: None,
         });

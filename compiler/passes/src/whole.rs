@@ -93,7 +93,7 @@ impl Matrix<'_> {
             args,
             dims: dims.iter().map(|n| Size::fixed(*n)).collect(),
             coeffs,
-            site: Site::update(format!("{}.{}", self.of.name, self.p.path)),
+            site: Site::update(format!("{}.{}", self.of.name, self.p.path)).into(),
             guard: None,
             held: None,
         });

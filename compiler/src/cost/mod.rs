@@ -215,7 +215,7 @@ fn counted(
         let there = program.entries.get(&EntryId::Grad);
         let other = match there.filter(|_| memory == own) {
             Some(_) => None,
-            None => match gradient(&model, options, memory) {
+            None => match gradient(&model, options, memory, passed.before_memory()) {
                 Ok(made) => made,
                 Err(AssembleError::Plan { .. }) => None,
                 Err(e) => return Err(e),

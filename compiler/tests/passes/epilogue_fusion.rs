@@ -9,6 +9,7 @@ use odec_compiler::passes::epilogue_fusion::fuse_epilogues;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement};
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
+use odec_graph::Shared;
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Parts, Rows, Store};
 use odec_program::{
@@ -76,11 +77,12 @@ fn pair() -> LaunchList {
     code
 }
 
-fn step(k: u32) -> Site {
-    Site {
+fn step(k: u32) -> Shared<Site> {
+    let site = Site {
         step: Some(k),
         ..Site::default()
-    }
+    };
+    site.into()
 }
 
 /// A map over all tokens; its last argument is its result.

@@ -91,7 +91,7 @@ fn budgets_choose_the_most_that_fits() {
     let arena = |memory| {
         let (built, text) = model(flow, steps, "store");
         let model = Model::new(&built, &text);
-        gradient_entry(&model, options(), memory)
+        gradient_entry(&model, options(), memory, Default::default())
             .unwrap()
             .unwrap()
             .0

@@ -132,7 +132,10 @@ impl<'a> Maker<'a> {
             weights,
             ..self.policy
         };
-        let graph = run_graph_passes(graph, policy)?;
+        let graph = match name {
+            EntryId::Grad => self.graphs.gradient(graph, policy)?,
+            _ => run_graph_passes(graph, policy)?,
+        };
         let (homes, outputs) = self.homes(name, &graph, &inputs, maxima)?;
         let mut tiling = self.options.tiling;
         if matches!(name, EntryId::Decode | EntryId::Extend) {
@@ -168,7 +171,7 @@ impl<'a> Maker<'a> {
         if goes_on {
             entry.kept = kept.into_values().collect();
         }
-        self.graphs.0.push((name, policy, graph));
+        self.graphs.add(name, policy, graph);
         Ok(entry)
     }
 
@@ -304,7 +307,8 @@ impl<'a> Maker<'a> {
                     path: name,
                     pass: Pass::Backward,
                     ..Site::default()
-                },
+                }
+                .into(),
                 guard: None,
                 held: None,
             });

@@ -20,6 +20,7 @@ use odec_graph::{Graph, TypeError};
 use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Precision, Train};
 use odec_program::{DType, Entry, EntryId, Io, Maxima, Program, ResultId, Slot};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The most texts that generation reads at once.
@@ -54,13 +55,46 @@ pub struct Assembled {
 
 /// What the graph passes made of the graph of each entry, under a policy. Costs are counted on it.
 #[derive(Clone, Debug, Default)]
-pub struct Passed(Vec<(EntryId, Policy, Graph)>);
+pub struct Passed {
+    made: Vec<(EntryId, Policy, Graph)>,
+    /// The gradient before its memory policy, so that other memory policies begin there; the policy without memory.
+    before_memory: Option<(Policy, Arc<Graph>)>,
+}
 
 impl Passed {
     pub fn get(&self, entry: EntryId, policy: Policy) -> Option<&Graph> {
-        let mut all = self.0.iter();
+        let mut all = self.made.iter();
         let found = all.find(|(e, p, _)| (*e, *p) == (entry, policy));
         found.map(|(.., graph)| graph)
+    }
+
+    /// What other memory policies begin with.
+    pub fn before_memory(&self) -> Passed {
+        Passed {
+            made: vec![],
+            before_memory: self.before_memory.clone(),
+        }
+    }
+
+    fn add(&mut self, entry: EntryId, policy: Policy, graph: Graph) {
+        self.made.push((entry, policy, graph));
+    }
+
+    /// The gradient under a policy.
+    fn gradient(&mut self, graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
+        let of = Policy {
+            memory: Memory::Store,
+            ..policy
+        };
+        let known = self.before_memory.take().filter(|(p, _)| *p == of);
+        let (_, before) = match known {
+            Some(known) => self.before_memory.insert(known),
+            None => {
+                let before = crate::before_memory(graph, policy)?;
+                self.before_memory.insert((of, Arc::new(before)))
+            }
+        };
+        crate::from_memory(before, policy)
     }
 }
 
@@ -178,7 +212,8 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     })
 }
 
-/// The gradient's entry alone, under a memory policy that need not be the model's own, and its graph; none without a gradient.
+/// The gradient's entry alone, under a memory policy that need not be the model's own, and its graph; none without a gradient. Begins with
+/// what is known of other memory policies.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -186,6 +221,7 @@ pub fn gradient(
     model: &Model,
     options: Options,
     memory: Memory,
+    known: Passed,
 ) -> Result<Option<(Entry, Passed)>, AssembleError> {
     let Some(graph) = model.grad else {
         return Ok(None);
@@ -198,6 +234,7 @@ pub fn gradient(
         ..policy(model, options)
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
+    maker.graphs = known;
     let entry = maker.graph_entry(EntryId::Grad, graph, trained(model))?;
     Ok(Some((entry, maker.graphs)))
 }

@@ -160,7 +160,7 @@ impl Lowering<'_> {
             factor: width.factor * parts * m.factor,
             ..m
         };
-        let name = format!("{}, in parts", self.name(only(n)));
+        let name = self.name_of(only(n), Some("in parts"));
         let apart = self.code.buffer(name, self.real, size, Placement::Arena);
         self.launch(
             KernelSpec::Contract(spec),
@@ -200,7 +200,7 @@ impl Lowering<'_> {
             Some(copy) => copy,
             None => {
                 let ty = self.graph.ty(b);
-                let name = format!("{}, rounded", self.name(b));
+                let name = self.name_of(b, Some("rounded"));
                 let copy = self
                     .code
                     .buffer(name, to.dtype, ty.size(), Placement::Arena);
@@ -269,7 +269,7 @@ impl Lowering<'_> {
             factor: factor.ok_or_else(overflow)?,
             ..k
         };
-        let name = format!("{}, packed", self.name(b));
+        let name = self.name_of(b, Some("packed"));
         let dtype = match panels.weights {
             None => panels.dtype,
             Some(_) => DType::I8,

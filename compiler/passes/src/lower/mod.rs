@@ -12,7 +12,7 @@ pub use contract::Tiling;
 use crate::body::{self, Bound, dtype};
 use crate::facts::{Facts, Role, kind, only};
 use crate::fuse::{Shape, Unit, Units};
-use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
+use crate::launch_list::{BufferId, Launch, LaunchList, Name, Placement};
 use crate::spec::Specs;
 use contract::{Panels, PreparedOperand, Stretch};
 use odec_graph::op::Kind;
@@ -119,13 +119,18 @@ impl Lowering<'_> {
         }
     }
 
-    /// Op, place in the model and node: `matmul step.0.att.q %7`.
-    fn name(&self, v: Value) -> String {
+    fn name(&self, v: Value) -> Name {
+        self.name_of(v, None)
+    }
+
+    /// What is made of a value.
+    fn name_of(&self, v: Value, made: Option<&'static str>) -> Name {
         let node = self.graph.node(v.node);
-        let (op, n) = (node.op.name(), v.node);
-        match *node.site == Site::default() {
-            true => format!("{op} %{n}"),
-            false => format!("{op} {} %{n}", node.site),
+        Name::Value {
+            op: node.op.name(),
+            site: node.site.clone(),
+            node: v.node,
+            made,
         }
     }
 
@@ -187,7 +192,7 @@ impl Lowering<'_> {
         coeffs: Vec<Coeff>,
         node: u32,
     ) {
-        let site = Site::clone(&self.graph.node(node).site);
+        let site = self.graph.node(node).site.clone();
         let spec = self.specs.of(spec);
         self.code.launches.push(Launch {
             spec,
@@ -451,7 +456,7 @@ impl Lowering<'_> {
     fn delta(&mut self, spec: &Attend, n: u32) -> Result<BufferId, LowerError> {
         let [o, lse, d_o] = [3, 4, 5].map(|i| self.graph.node(n).operands[i]);
         let size = self.graph.ty(lse).size();
-        let name = format!("{}, delta", self.name(only(n)));
+        let name = self.name_of(only(n), Some("delta"));
         let delta = (self.code).buffer(name, self.real, size, Placement::Arena);
         let products = body::products_of_rows(spec.value_head(), spec.inputs, self.real);
         let args = [self.buffers(&[o, d_o])?, vec![delta]].concat();
