@@ -10,8 +10,8 @@
 //! | all sums, the inside of attention (where a target multiplies pairs of bf16, all but its products: [`odec_program::kernel::Attend`]), states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
 //!
-//! Nothing waits in bf16 that the backward pass compares, not even by way of maps ([`sharp`]), whose results have a column each, or that the last step
-//! reads of earlier ones: histories are there in f32 anyway when the backward pass begins.
+//! What the backward pass compares stays as it is, also where maps lie between, since equal numbers must stay equal. So do numbers per row, and what the
+//! last step and others read of an earlier one: such histories are there in f32 anyway when the backward pass begins.
 //!
 //! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the
 //! value was stored in bf16 before. It is, by an op [`Bf16`] behind its producer, where that saves memory: where it waits
@@ -325,7 +325,7 @@ impl<'g> Reading<'g> {
         later.iter().any(in_a_step) && later.iter().all(reads) && !self.is_history(v, &forward)
     }
 
-    /// Whether the last step and other steps read a value that none of them has made.
+    /// Whether several steps read a value of an earlier one, the last step among them.
     fn is_history(&self, v: Value, forward: &[&(u32, usize)]) -> bool {
         let steps: BTreeSet<Step> = forward.iter().map(|r| self.step(r.0)).collect();
         let others = steps.iter().filter(|s| **s != self.step(v.node)).count();
