@@ -4,14 +4,14 @@
 //! |---|---|
 //! | factors of every contraction, those of mixtures among them, forward and backward; weights among them, while they are packed | bf16 |
 //! | q, k, v that attention reads, forward and backward, and its result and that one's gradient where the backward pass reads them; kept keys and values | bf16 |
-//! | what waits for the backward pass, where maps or contractions read it there: states before norms, stages; the forward pass reads it as it is | bf16 |
+//! | activations saved for the backward pass, where maps or contractions read them: states before norms, stages; the forward pass reads them in f32 | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
 //! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU; but those of experts and of routed steps that not all tokens take | bf16 |
 //! | all sums, the inside of attention (where a target multiplies pairs of bf16, all but its products: [`odec_program::kernel::Attend`]), states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
 //!
-//! What the backward pass compares stays as it is, also where maps lie between, since equal numbers must stay equal. So do numbers per row, and what the
-//! last step and others read of an earlier one: such histories are there in f32 anyway when the backward pass begins.
+//! What the backward pass compares stays f32, also where maps lie between, since equal numbers must stay equal. So do numbers per row, and histories that
+//! the last step reads: they are in memory in f32 anyway when the backward pass begins.
 //!
 //! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the
 //! value was stored in bf16 before. It is, by an op [`Bf16`] behind its producer, where that saves memory: where it waits
@@ -38,7 +38,7 @@ pub fn round(
     if precision != Precision::Bf16 {
         return Ok(None);
     }
-    // First of all, so that what need not wait is made of what does, as it is rounded.
+    // First of all, so that what is computed again is computed from what is saved, as it is rounded.
     let again = recompute(graph, Scope::Layers)?;
     let graph = again.as_ref().unwrap_or(graph);
     let reading = Reading {
@@ -46,7 +46,7 @@ pub fn round(
         ..Reading::of(graph)
     };
     let inner: BTreeSet<Value> = reading.values().filter(|v| reading.is_inner(*v)).collect();
-    let waits: BTreeSet<Value> = reading.values().filter(|v| reading.waits(*v)).collect();
+    let saved: BTreeSet<Value> = reading.values().filter(|v| reading.is_saved(*v)).collect();
     let mut rounded: BTreeMap<Value, Value> = BTreeMap::new();
     let mut widened: BTreeMap<Value, Value> = BTreeMap::new();
     let made = rebuild(graph, |b, n, node, operands, _| {
@@ -56,7 +56,7 @@ pub fn round(
                 Some(Rounds::Kept) => widened.get(&old),
                 Some(_) => rounded.get(&old),
                 None if inner.contains(&old) => rounded.get(&old),
-                None if waits.contains(&old) && node.site.pass == Pass::Backward => {
+                None if saved.contains(&old) && node.site.pass == Pass::Backward => {
                     rounded.get(&old)
                 }
                 None => None,
@@ -87,9 +87,9 @@ pub fn round(
         for (port, new) in made.iter().enumerate() {
             let port = port as u32;
             let old = Value { node: n, port };
-            if inner.contains(&old) || waits.contains(&old) || reading.is_stored(old) {
+            if inner.contains(&old) || saved.contains(&old) || reading.is_stored(old) {
                 let elsewhere = reading.step_of_readers(old);
-                if let Some((evolve, step)) = elsewhere.filter(|_| waits.contains(&old)) {
+                if let Some((evolve, step)) = elsewhere.filter(|_| saved.contains(&old)) {
                     (b.site.evolve, b.site.step) = (evolve.into(), step);
                 }
                 let half = b.push1(Bf16, &[*new])?;
@@ -149,8 +149,8 @@ fn halves(graph: &Graph) -> BTreeSet<u32> {
     found
 }
 
-/// Nodes that compare, and nodes of the backward pass whose results they compare: equal numbers must stay equal.
-fn sharp(graph: &Graph) -> BTreeSet<u32> {
+/// Nodes that compare, and nodes of the backward pass whose results they compare.
+fn comparing(graph: &Graph) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     for n in (0..graph.len()).rev() {
         let node = graph.node(n);
@@ -175,7 +175,7 @@ type Step<'g> = (&'g str, Option<u32>);
 struct Reading<'g> {
     graph: &'g Graph,
     facts: Facts<'g>,
-    sharp: BTreeSet<u32>,
+    comparing: BTreeSet<u32>,
     /// The last node of the forward pass inside of a step.
     last: Option<u32>,
     halves: BTreeSet<u32>,
@@ -197,7 +197,7 @@ impl<'g> Reading<'g> {
         Reading {
             graph,
             facts: Facts::new(graph),
-            sharp: sharp(graph),
+            comparing: comparing(graph),
             last: last_in_a_step(graph),
             halves: halves(graph),
             readers,
@@ -302,8 +302,8 @@ impl<'g> Reading<'g> {
         }
     }
 
-    /// Whether a value waits for the backward pass, and does so in bf16.
-    fn waits(&self, v: Value) -> bool {
+    /// Whether a value is saved for the backward pass in bf16.
+    fn is_saved(&self, v: Value) -> bool {
         let node = self.graph.node(v.node);
         let ty = self.graph.ty(v);
         let whole = ty.elem == Elem::Real && ty.rows() != Size::ONE && ty.cols() > 1;
@@ -319,7 +319,7 @@ impl<'g> Reading<'g> {
             readers.partition(|(n, _)| self.pass(*n) == Pass::Backward);
         let reads = |(n, i): &&(u32, usize)| {
             let known = matches!(self.facts.role(*n), Role::Rows(_) | Role::Columns);
-            self.rounds(*n, *i).is_some() || (known && !self.sharp.contains(n))
+            self.rounds(*n, *i).is_some() || (known && !self.comparing.contains(n))
         };
         let in_a_step = |(n, _): &&(u32, usize)| self.graph.node(*n).site.step.is_some();
         later.iter().any(in_a_step) && later.iter().all(reads) && !self.is_history(v, &forward)
@@ -334,7 +334,7 @@ impl<'g> Reading<'g> {
         others > 1 && self.last.is_some_and(by_last)
     }
 
-    /// The first other step whose forward pass reads a value. What waits belongs to it: a step that is computed again rounds it then.
+    /// The first other step whose forward pass reads a value. The rounding belongs to that step, so a step that is computed again rounds again.
     fn step_of_readers(&self, v: Value) -> Option<Step<'g>> {
         let forward = self.readers[&v]
             .iter()

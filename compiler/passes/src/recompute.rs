@@ -5,9 +5,8 @@
 //! SiLU products from gate and up. What stands outside all steps is kept: its backward pass follows at once. Exact: a clone does the same operations on the same values. The clone usually
 //! fuses with the backward map that reads the same operands, so it costs neither a launch nor a read.
 //!
-//! Before values that wait for the backward pass are rounded (`precision`), only maps of layers are recomputed ([`Scope::Layers`]): which values are
-//! rounded may not depend on the memory policy, and states are not added up from rounded stages. A clone belongs to the step of its first reader, where
-//! `revolve` has its operands.
+//! `precision` calls it before it rounds what is saved, and then only maps of layers are recomputed ([`Scope::Layers`]): states are not added up from
+//! rounded stages, and a history does not lengthen what `revolve` keeps. A clone belongs to the step of its first reader, where `revolve` has its operands.
 
 use super::facts::{Facts, Role};
 use super::rewrite::{Map, pruned, rebuild};
