@@ -6,7 +6,7 @@
 //! | q, k, v that attention reads, forward and backward, and its result and that one's gradient where the backward pass reads them; kept keys and values | bf16 |
 //! | activations saved for the backward pass, where maps or contractions read them: states before norms, stages; the forward pass reads them in f32 | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
-//! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU; but those of experts and of routed steps that not all tokens take | bf16 |
+//! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU, and in the backward pass the gradient of what SwiGLU gives its last matrix; but those of experts and of routed steps that not all tokens take | bf16 |
 //! | all sums, the inside of attention (where a target multiplies pairs of bf16, all but its products: [`odec_program::kernel::Attend`]), states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
 //!
@@ -16,8 +16,8 @@
 //! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the
 //! value was stored in bf16 before. It is, by an op [`Bf16`] behind its producer, where that saves memory: where it waits
 //! for the backward pass and nothing else keeps it, or where a map makes it and only contractions read it; on GPUs always,
-//! where factors are copied to tensor cores and cannot be rounded on their way. Gradients pass a rounding unchanged. What is
-//! rounded follows from the forward part of a graph alone, so that all entries, decoding included, compute the same bits.
+//! where factors are copied to tensor cores and cannot be rounded on their way. Gradients pass a rounding unchanged. What the
+//! forward pass rounds follows from that alone, so that all entries, decoding included, compute the same bits.
 
 use super::facts::{Facts, Role};
 use super::recompute::{Scope, recompute};
@@ -257,7 +257,7 @@ impl<'g> Reading<'g> {
         }
     }
 
-    /// A linear map's result that stays inside its evaluation, where only maps read it that are not linear in it.
+    /// A linear map's result that stays inside its evaluation and its pass, where only maps read it that are not linear in it.
     fn is_inner(&self, v: Value) -> bool {
         let node = self.graph.node(v.node);
         if !self.is_linear_map(v.node)
@@ -266,14 +266,14 @@ impl<'g> Reading<'g> {
         {
             return false;
         }
-        let mut forward = self.readers[&v]
-            .iter()
-            .filter(|(n, _)| self.pass(*n) == Pass::Forward)
-            .peekable();
+        // What the backward pass reads of the forward pass follows from that alone.
         let here = node.site.neighbourhood();
-        node.site.pass == Pass::Forward
-            && forward.peek().is_some()
-            && forward.all(|(n, _)| {
+        let mut readers = self.readers[&v]
+            .iter()
+            .filter(|(n, _)| self.pass(*n) == node.site.pass)
+            .peekable();
+        readers.peek().is_some()
+            && readers.all(|(n, _)| {
                 self.graph.node(*n).site.neighbourhood() == here && self.is_curved(*n)
             })
     }
