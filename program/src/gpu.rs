@@ -14,7 +14,7 @@
 use crate::expr::{Access, ColMap, RowMap};
 use crate::kernel::{
     Attend, Contract, Delay, Extent, Gather, KernelSpec, Layout, LinearAttend, Parts, Rows, Scan,
-    Signature,
+    Signature, Terms,
 };
 use crate::{DType, Target};
 
@@ -431,6 +431,8 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         }
         KernelSpec::Contract(c) => {
             let last = signature.operands.len() - 1;
+            // A and B of each term in turn.
+            let n = if n < c.factors() { n % 2 } else { n };
             let row = match n {
                 0 => {
                     if c.a_transposed {
@@ -520,6 +522,11 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
         }) => Some(format!(
             "weights in {q}, which kernels for GPUs do not read yet"
         )),
+        KernelSpec::Contract(c) if c.terms != Terms::ONE => {
+            let why = "a sum of products whose factors do not come by tensor maps";
+            let comes = tensor::contract::runs(c) && tensor::warpgroup::streams(c);
+            (!comes).then(|| why.into())
+        }
         KernelSpec::Contract(c) if c.rounds || c.parts != Parts::ONE => {
             let why = "a result in bf16, or of pieces of k apart, but not on tensor cores";
             (!tensor::contract::runs(c)).then(|| why.into())

@@ -119,6 +119,8 @@ pub enum Slot {
     Consts,
     /// Packed parameters, made by [`EntryId::Prepare`] whenever parameters have changed.
     Prepared,
+    /// All parameters rounded to bf16, in the order of `Params`: [`EntryId::Round`] makes them, and [`EntryId::Update`] keeps those that are trained.
+    Rounded,
     /// Keys and values of the tokens so far, one pair of matrices per evaluation of an attention, and what a run carries over to the next.
     Cache,
     /// The entry's n-th input, given by the caller.
@@ -345,6 +347,14 @@ impl Program {
         match self.entries.contains_key(&EntryId::Decode) {
             true => self.cache(EntryId::Decode).end,
             false => self.cache_bytes,
+        }
+    }
+
+    /// Bytes of [`Slot::Rounded`]: none where nothing reads it.
+    pub fn rounded_bytes(&self) -> u64 {
+        match self.entries.contains_key(&EntryId::Round) {
+            true => self.param_bytes / self.real.bytes() * DType::Bf16.bytes(),
+            false => 0,
         }
     }
 

@@ -62,12 +62,14 @@ pub enum EntryId {
     /// Fills [`Slot::Prepared`] with what [`EntryId::Decode`] or [`EntryId::Extend`] reads of parameters alone: packed, or at the times that fields are
     /// evaluated at.
     Prepare,
+    /// Fills [`Slot::Rounded`] with all parameters, after this process has written some. [`crate::Program`]s have it whose contractions read them there.
+    Round,
     /// Takes a step of the optimiser.
     Update,
 }
 
 impl EntryId {
-    pub const ALL: [EntryId; 9] = [
+    pub const ALL: [EntryId; 10] = [
         EntryId::Accumulate,
         EntryId::Decode,
         EntryId::Encode,
@@ -76,6 +78,7 @@ impl EntryId {
         EntryId::Grad,
         EntryId::Loss,
         EntryId::Prepare,
+        EntryId::Round,
         EntryId::Update,
     ];
 
@@ -89,6 +92,7 @@ impl EntryId {
             EntryId::Grad => "grad",
             EntryId::Loss => "loss",
             EntryId::Prepare => "prepare",
+            EntryId::Round => "round",
             EntryId::Update => "update",
         }
     }
@@ -249,6 +253,7 @@ impl Slot {
             Slot::Arena
             | Slot::Consts
             | Slot::Prepared
+            | Slot::Rounded
             | Slot::Cache
             | Slot::Input(_)
             | Slot::Output(_) => None,

@@ -180,7 +180,7 @@ pub fn training(args: &cli::Timed, executor: &mut Executor, profiled: bool) -> D
     let lasting = lasting.chain((accumulate > 1).then_some(Slot::Sums));
     let lasting: u64 = lasting.map(|slot| manifest.trained_slot_bytes(slot)).sum();
     let states = program.param_bytes + lasting;
-    let planned = arena + states + program.const_bytes;
+    let planned = arena + states + program.rounded_bytes() + program.const_bytes;
     Ok(Steps {
         device: executor.device_name(),
         model: manifest.name,

@@ -15,12 +15,13 @@
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::lower::Tiling;
 use super::spec::Specs;
+use super::uses::{Uses, uses};
 use odec_program::expr::{ColMap, Expr, ExprId, RowMap, UnaryOp};
 use odec_program::gpu::tensor;
 use odec_program::gpu::tensor::warpgroup::Tokens;
-use odec_program::kernel::{Epilogue, KernelSpec, Rows};
+use odec_program::kernel::{Epilogue, KernelSpec, Rows, Terms};
 use odec_program::{Access, Body, DType, Size, Slot};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Most expressions of an epilogue, with those that elementary functions stand for: every vector of a register tile has
 /// a copy of them.
@@ -55,19 +56,6 @@ pub fn fuse_epilogues(mut code: LaunchList, tiling: Tiling) -> LaunchList {
     code.launches
         .retain(|_| !number.next().is_some_and(|i| gone.contains(&i)));
     code
-}
-
-/// The launches that use a buffer, and whether they write it.
-type Uses = BTreeMap<usize, bool>;
-
-fn uses(code: &LaunchList) -> Vec<Uses> {
-    let mut out = vec![Uses::new(); code.buffers.len()];
-    for (i, l) in code.launches.iter().enumerate() {
-        for (b, mode) in l.uses() {
-            *out[b.0 as usize].entry(i).or_default() |= mode.writes();
-        }
-    }
-    out
 }
 
 /// What a map and a contraction become, and the contraction's place.
@@ -150,7 +138,7 @@ fn there_by(code: &LaunchList, uses: &[Uses], b: BufferId, at: usize) -> bool {
         // Other buffers may lie at the same place, but nothing is written there.
         Placement::Fixed(o) => matches!(
             o.slot,
-            Slot::Params | Slot::Consts | Slot::Prepared | Slot::Input(_)
+            Slot::Params | Slot::Rounded | Slot::Consts | Slot::Prepared | Slot::Input(_)
         ),
     }
 }
@@ -179,7 +167,8 @@ fn with_epilogue(
     let KernelSpec::Contract(c) = &*before.spec else {
         return None;
     };
-    let bare = !c.accumulate && !c.a_transposed && c.epilogue.is_none() && before.held.is_none();
+    let alone = !c.accumulate && c.terms == Terms::ONE;
+    let bare = alone && !c.a_transposed && c.epilogue.is_none() && before.held.is_none();
     let fits = (before.dims[0], before.dims[1]) == (after.dims[0], Size::fixed(k.cols));
     if !bare || !fits || c.dtype != k.dtype || before.guard != after.guard {
         return None;

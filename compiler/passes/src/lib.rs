@@ -6,6 +6,7 @@
 //! | [`fuse`] | graph → units: what runs in one launch, in which order, and where it need not run ([`predication`]) |
 //! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`launch_list`]) |
 //! | [`epilogue_fusion`] | launches → contractions with what becomes of their sums (epilogues) |
+//! | [`product_fusion`] | launches → contractions that add onto others, joined with them |
 //! | [`row_chunking`] | launches with rows too wide for all tokens at once → the same, some rows after others |
 //! | [`plan`] | virtual buffers → offsets in one arena |
 //! | [`update`], [`whole`], [`spectral`] | the optimiser step, built directly as launches |
@@ -59,6 +60,7 @@ pub mod precision;
 pub mod predication;
 pub mod print;
 pub mod producer_fusion;
+pub mod product_fusion;
 pub mod quantize;
 pub mod recompute;
 pub mod revolve;
@@ -70,6 +72,7 @@ pub mod spectral;
 pub mod sums;
 mod timeline;
 pub mod update;
+mod uses;
 pub mod whole;
 
 pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};

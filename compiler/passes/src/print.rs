@@ -221,6 +221,13 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
             None => format!("consts@{}", o.offset),
         },
         Slot::Prepared => format!("prepared@{}", o.offset),
+        Slot::Rounded => {
+            let offset = o.offset / DType::Bf16.bytes() * m.program.real.bytes();
+            match m.params.iter().find(|p| p.offset == offset) {
+                Some(p) => format!("rounded {}", p.path),
+                None => format!("rounded@{}", o.offset),
+            }
+        }
         Slot::Cache => match o.stride {
             0 => format!("cache@{}", o.offset),
             _ => format!("cache@{}, new", o.offset),

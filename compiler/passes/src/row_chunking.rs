@@ -13,7 +13,7 @@ use super::launch_list::{Buffer, BufferId, Chunk, Launch, LaunchList, Placement,
 use odec_grammar::work;
 use odec_graph::TensorType;
 use odec_program::expr::{Expr, RowMap};
-use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Parts, Rows};
+use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Parts, Rows, Terms};
 use odec_program::{Access, Body, Coeff, Dim, Maxima, Pieces, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
@@ -411,7 +411,7 @@ fn rows(k: &Rows, l: &Launch) -> Option<Sliced> {
 }
 
 fn contract(k: &Contract, l: &Launch) -> Option<Sliced> {
-    if k.parts != Parts::ONE {
+    if k.parts != Parts::ONE || k.terms != Terms::ONE {
         return None;
     }
     let fixed = |s: Size| (s == Size::fixed(s.factor)).then_some(s.factor);

@@ -8,7 +8,7 @@
 //! With gradient g, its norm n over all trained parameters and clip c, an update reads `g · min(1, c/n)`.
 
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
-use super::layout::{ParamTable, ROW};
+use super::layout::{Area, ParamTable, ROW};
 use super::lower::Tiling;
 use super::spectral;
 use super::whole::{self, Wholes};
@@ -18,8 +18,14 @@ use odec_program::manifest::{Train, named};
 use odec_program::optimizers::{Numbers, Rule, SLOTS, Way, of_group};
 use odec_program::{Access, Body, Coeff, DType, Operand, Site, Size, Slot};
 
-/// The launches of `update`, which reads the gradients of `from`.
-pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> LaunchList {
+/// The launches of `update`, which reads the gradients of `from`; `rounds` where [`Slot::Rounded`] is kept.
+pub fn update(
+    table: &ParamTable,
+    train: &Train,
+    from: Slot,
+    tiling: Tiling,
+    rounds: bool,
+) -> LaunchList {
     let clip = train.clip;
     let mut code = LaunchList::default();
     let real = table.real;
@@ -87,6 +93,9 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> 
         "clip",
     ));
 
+    // Parameters that are bounded or updated as wholes change once more, or elsewhere.
+    let by_number = |area: &Area| matches!(train.optimizer_of(area.group).way(), Way::Numbers(_));
+    let rounds_at_once = rounds && train.spectral.is_none() && table.areas.iter().all(by_number);
     for area in &table.areas {
         let (start, optimizer) = (area.start, train.optimizer_of(area.group));
         let numbers = match optimizer.way() {
@@ -112,8 +121,18 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> 
         let states: Vec<BufferId> = states.map(|(slot, _)| part("state", *slot)).collect();
         let read = [p, g].into_iter().chain(states.iter().copied());
         let written = [scale, norm, p].into_iter().chain(states.iter().copied());
-        let args = read.chain(written).collect();
-        let (kernel, mut coeffs) = step_rows(numbers, states.len(), area.decays, real);
+        let mut args: Vec<BufferId> = read.chain(written).collect();
+        let (mut kernel, mut coeffs) = step_rows(numbers, states.len(), area.decays, real);
+        if rounds_at_once {
+            let halves = Placement::Fixed(rounded(start, real));
+            let size = Size::fixed(rows * ROW);
+            args.push(code.buffer("rounded", DType::Bf16, size, halves));
+            kernel.operands.push(DType::Bf16);
+            kernel.stores.push(Store {
+                operand: kernel.operands.len() as u32 - 1,
+                ..kernel.stores[0].clone()
+            });
+        }
         for c in &mut coeffs {
             if let Coeff::Named(name) = c {
                 *name = of_group(name, area.group);
@@ -125,6 +144,9 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> 
     }
     if let Some(max) = train.spectral {
         spectral::constrain(&mut code, table, max, norm);
+    }
+    if rounds && !rounds_at_once {
+        round(&mut code, table.trained, real, Site::update("round"));
     }
     if train.ema.is_some() && rows > 0 {
         let mut area =
@@ -139,6 +161,52 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot, tiling: Tiling) -> 
             .push(launch(kernel, vec![p, e, norm, e], rows, decay, "ema"));
     }
     code
+}
+
+/// Where what begins at a byte of [`Slot::Params`] is rounded.
+fn rounded(start: u64, real: DType) -> Operand {
+    Operand::at(Slot::Rounded, start / real.bytes() * DType::Bf16.bytes())
+}
+
+/// The launches of `round`.
+pub fn rounding(table: &ParamTable) -> LaunchList {
+    let mut code = LaunchList::default();
+    round(&mut code, table.bytes, table.real, Site::update("round"));
+    code
+}
+
+/// Rounds the first `bytes` of the parameters to bf16.
+fn round(code: &mut LaunchList, bytes: u64, real: DType, site: Site) {
+    // Parameters begin at multiples of so many, and what is trained ends at one.
+    const COLUMNS: u64 = 16;
+    let rows = bytes / real.bytes() / COLUMNS;
+    let size = Size::fixed(rows * COLUMNS);
+    let from = Placement::Fixed(Operand::at(Slot::Params, 0));
+    let from = code.buffer("params", real, size, from);
+    let to = code.buffer(
+        "rounded",
+        DType::Bf16,
+        size,
+        Placement::Fixed(rounded(0, real)),
+    );
+    let mut b = Body::default();
+    let value = b.load(0, Access::full(COLUMNS));
+    let store = Store {
+        operand: 1,
+        access: Access::full(COLUMNS),
+        value,
+    };
+    let mut kernel = rows_kernel(real, COLUMNS, 2, 0, b, vec![store]);
+    kernel.operands[1] = DType::Bf16;
+    code.launches.push(Launch {
+        spec: KernelSpec::Rows(kernel).into(),
+        args: vec![from, to],
+        dims: vec![Size::fixed(rows), Size::ONE],
+        coeffs: vec![],
+        site: site.into(),
+        guard: None,
+        held: None,
+    });
 }
 
 /// Operands p, its running mean e, the gradient's norm, then e: `e ← d e + (1 − d) p`, unless the norm is not finite.

@@ -7,7 +7,7 @@ use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{Area, ParamTable, matrices};
 use super::lower::Tiling;
 use super::spec::Specs;
-use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
+use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack, Parts, Terms};
 use odec_program::manifest::Param;
 use odec_program::optimizers::whole::{Part, Plan, Product, Step};
 use odec_program::optimizers::{SLOTS, Whole, of_group};
@@ -178,6 +178,7 @@ impl Matrix<'_> {
             accumulate: false,
             rounds: false,
             parts: Parts::ONE,
+            terms: Terms::ONE,
             order: Order::Chain,
             blocking,
             epilogue,

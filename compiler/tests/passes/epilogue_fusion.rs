@@ -11,7 +11,7 @@ use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
 use odec_graph::Shared;
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Parts, Rows, Store};
+use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Parts, Rows, Store, Terms};
 use odec_program::{
     Access, Bindings, Body, Coeff, DType, Entry, EntryId, KernelSpec, Operand, Site, Size, Slot,
     Target,
@@ -47,6 +47,7 @@ fn pair() -> LaunchList {
         accumulate: false,
         rounds: false,
         parts: Parts::ONE,
+        terms: Terms::ONE,
         order: Order::Chain,
         blocking: options().tiling.blocking,
         epilogue: None,

@@ -102,7 +102,8 @@ fn every_launch_is_compared_within_its_bound() {
         let a = model("bf16", target);
         let sound = faulty(&a, usize::MAX, 0, 0.0, None);
         assert_eq!(sound.failed, 0, "{:?}", sound.wrong);
-        assert!(sound.bounded > 50 && sound.launches > 2 * sound.bounded);
+        let (bounded, all) = (sound.bounded, sound.launches);
+        assert!(bounded > 50 && all > bounded + 50, "{bounded} of {all}");
         // The reference device adds in f32: it is not exact, and so uses a part of the bounds.
         assert!(sound.worst > 0.0 && sound.worst < 1.0, "{}", sound.worst);
     }

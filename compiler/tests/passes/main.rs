@@ -35,12 +35,14 @@ mod pictures;
 mod plain;
 mod planning;
 mod precision;
+mod product_fusion;
 mod programs;
 mod quantized;
 mod random;
 #[path = "../front/random_body.rs"]
 mod random_body;
 mod reports;
+mod rounded_parameters;
 mod routed;
 mod row_chunking;
 mod several;

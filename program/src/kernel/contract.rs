@@ -117,6 +117,25 @@ impl Default for Parts {
     }
 }
 
+/// How many products of the same sizes a contraction adds up, so that C is written once: on tensor cores of Hopper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Terms(pub u32);
+
+impl Terms {
+    pub const ONE: Terms = Terms(1);
+    pub const MOST: u32 = 4;
+
+    fn is_one(&self) -> bool {
+        *self == Terms::ONE
+    }
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms::ONE
+    }
+}
+
 /// How a contraction's right-hand operand B(k, n) lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -138,10 +157,10 @@ impl Layout {
     }
 }
 
-/// `C(m, n) = epilogue(Σ_k A(m, k) · B(k, n))`.
+/// `C(m, n) = epilogue(Σ_t Σ_k A_t(m, k) · B_t(k, n))`, with one term but where [`Terms`] says otherwise.
 ///
 /// dims: `[m, n, k]`. tiles: a panel of `mr` rows and [`Contract::columns`] columns each; those of all rows come one after the other.
-/// operands: A, B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
+/// operands: A and B of each term, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
 /// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
 /// Elements of A are `a`, those of packed B `b`, those of C bf16 where it `rounds`, as some of the epilogue's may be; all others are `dtype`, in which sums are taken. With bf16
 /// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
@@ -150,7 +169,7 @@ impl Layout {
 ///
 /// Order of summation: k is cut into blocks of `kc`; inside a block products are added up in its [`Order`], from zero; the
 /// block sums are added in order (starting from C itself with `accumulate`:
-/// C + block₀, then + block₁, …). The epilogue sees the finished sum as [`crate::expr::Expr::Acc`], and
+/// C + block₀, then + block₁, …), then those of the next term. The epilogue sees the finished sum as [`crate::expr::Expr::Acc`], and
 /// may load operands by element, column or scalar. (On tensor cores the order is the card's: [`crate::gpu::tensor`].)
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Contract {
@@ -170,6 +189,8 @@ pub struct Contract {
     /// Pieces of k that are summed apart, on tensor cores.
     #[serde(default, skip_serializing_if = "Parts::is_one")]
     pub parts: Parts,
+    #[serde(default, skip_serializing_if = "Terms::is_one")]
+    pub terms: Terms,
     #[serde(default, skip_serializing_if = "Order::is_chain")]
     pub order: Order,
     pub blocking: Blocking,
@@ -181,6 +202,16 @@ impl Contract {
     fn extras(&self) -> (usize, usize) {
         let extras = self.epilogue.as_ref();
         extras.map_or((0, 0), |e| (e.operands as usize, e.uniforms as usize))
+    }
+
+    /// Operands that are factors: A and B of each term.
+    pub fn factors(&self) -> usize {
+        2 * self.terms.0 as usize
+    }
+
+    /// The number of C among the operands, the last.
+    pub fn out(&self) -> usize {
+        self.factors() + self.extras().0
     }
 
     /// Elements of C.
@@ -312,6 +343,11 @@ impl Kind for ContractKind {
                 "it sums {parts} pieces of k apart, which it cannot"
             ));
         }
+        let terms = c.terms.0;
+        let together = c.epilogue.is_none() && parts == 1 && halves;
+        if !(1..=Terms::MOST).contains(&terms) || (terms > 1 && !together) {
+            return Err(format!("it adds up {terms} products, which it cannot"));
+        }
         let Some(e) = &c.epilogue else {
             return Ok(());
         };
@@ -352,10 +388,11 @@ impl Kind for ContractKind {
             Layout::Rows | Layout::Columns => Count::rows(&[1, 2], 1),
         };
         let (extras, coeffs) = c.extras();
-        let mut operands = vec![
+        let factors = [
             OperandAccess::new("a", c.a, Mode::Read, [Count::rows(&[0, 2], 1)]),
             OperandAccess::new("b", c.right(), Mode::Read, [right]),
         ];
+        let mut operands = vec![factors; c.terms.0 as usize].concat();
         let halves = c.epilogue.as_ref().map_or(&[][..], |e| &e.halves);
         let extra = |n: usize| {
             let dtype = match halves.contains(&(n as u32)) {
@@ -364,7 +401,8 @@ impl Kind for ContractKind {
             };
             OperandAccess::new("extra", dtype, Mode::Read, [])
         };
-        operands.extend((2..2 + extras).map(extra));
+        let own = c.factors()..c.factors() + extras;
+        operands.extend(own.map(extra));
         let mode = Mode::written(c.accumulate);
         operands.push(OperandAccess::new(
             "c",
@@ -381,7 +419,7 @@ impl Kind for ContractKind {
             dims: vec![c.m.dimension("m"), c.n.dimension("n"), c.k.dimension("k")],
             coeffs,
             scratch: vec![Count::fixed(c.scratch())],
-            work: Work::contractions(Count::rows(&[0, 1, 2], 1)),
+            work: Work::contractions(Count::rows(&[0, 1, 2], c.terms.0.into())),
         }
     }
 
@@ -404,6 +442,10 @@ impl Kind for ContractKind {
             Parts::ONE => String::new(),
             Parts(n) => format!(", k in {n} pieces"),
         };
+        let terms = match c.terms {
+            Terms::ONE => String::new(),
+            Terms(n) => format!(", a sum of {n}"),
+        };
         let right = match (c.layout, c.order) {
             (Layout::Panels, Order::Pairs) => "B in pairs".into(),
             (Layout::Panels, Order::Dots) => "B in pairs, added two after two".into(),
@@ -413,7 +455,7 @@ impl Kind for ContractKind {
             (Layout::Columns, _) => "B [n, k]".into(),
         };
         format!(
-            "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{parts}{rounds}{epilogue}",
+            "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{parts}{terms}{rounds}{epilogue}",
             c.m, c.n, c.k, b.mr, b.nr, b.kc, b.nc
         )
     }
@@ -436,6 +478,7 @@ impl Kind for ContractKind {
             accumulate: false,
             rounds: false,
             parts: Parts::ONE,
+            terms: Terms::ONE,
             order: Order::Chain,
             blocking: Blocking {
                 mr: 4,
@@ -479,6 +522,13 @@ impl Kind for ContractKind {
             parts: Parts(3),
             ..narrow.clone()
         };
+        let of_terms = Contract {
+            terms: Terms(2),
+            accumulate: true,
+            rounds: false,
+            a: DType::Bf16,
+            ..narrow.clone()
+        };
         let quantized = [8, 4].map(|bits| {
             let q = Quantized { bits, group: 2 };
             let spec = Contract {
@@ -495,6 +545,7 @@ impl Kind for ContractKind {
         all.extend(quantized);
         all.push(Sample::new(finished, &dims, &[2.0]));
         all.push(Sample::new(narrow, &[m, 8, 16], &[]));
+        all.push(Sample::new(of_terms, &[m, 8, 16], &[]));
         all.push(Sample::new(parted, &[m, 8, 150], &[]));
         all
     }
@@ -535,7 +586,7 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
         .epilogue
         .as_ref()
         .map(|e| (Evaluator::<T>::new(&e.body, at.coeffs), e.value));
-    let out = 2 + c.extras().0 as u32;
+    let out = c.out() as u32;
     let rounded = |x: T| match c.b {
         DType::Bf16 => T::unary(UnaryOp::Bf16, x),
         _ => x,
@@ -545,18 +596,22 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
         memory.load_all(operand, 0..count, &mut all);
         all
     };
-    let a: Vec<T> = all(0, m * k).into_iter().map(rounded).collect();
-    let b: Vec<T> = all(1, elements);
-    let right = |l: u64, j: u64| match c.layout {
+    let right = |b: &[T], l: u64, j: u64| match c.layout {
         Layout::Quantized(q) => {
             let byte = |n: u64| b[n as usize].to_f64() as i8;
             T::of(q.number(q.place(l, j, k, nr), byte).into())
         }
         _ => b[c.element(l, j, n, k) as usize],
     };
-    // B(k, n) by rows, as sums of many columns side by side read it.
-    let places = (0..k).flat_map(|l| (0..n).map(move |j| (l, j)));
-    let b: Vec<T> = places.map(|(l, j)| right(l, j)).collect();
+    let factors = (0..c.factors() as u32).step_by(2).map(|first| {
+        let a: Vec<T> = all(first, m * k).into_iter().map(rounded).collect();
+        let b: Vec<T> = all(first + 1, elements);
+        // B(k, n) by rows, as sums of many columns side by side read it.
+        let places = (0..k).flat_map(|l| (0..n).map(move |j| (l, j)));
+        let b: Vec<T> = places.map(|(l, j)| right(&b, l, j)).collect();
+        (a, b)
+    });
+    let factors: Vec<(Vec<T>, Vec<T>)> = factors.collect();
     let before = c.accumulate.then(|| all(out, m * n));
     let parts = u64::from(c.parts.0);
     let mut sums = vec![T::ZERO; (m * parts * n) as usize];
@@ -570,7 +625,13 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
                 let (i, piece) = (i / parts, i % parts);
                 let length = c.parts.length(k);
                 let inner = (piece * length).min(k)..((piece + 1) * length).min(k);
-                sum_row(c, (&a, &b, before.as_deref()), [m, n, k], (i, inner), row);
+                if let Some(c) = &before {
+                    row.copy_from_slice(&c[(i * n) as usize..][..n as usize]);
+                }
+                for (term, (a, b)) in factors.iter().enumerate() {
+                    let begun = before.is_some() || term > 0;
+                    sum_row(c, (a, b), [m, n, k], (i, inner.clone()), (begun, row));
+                }
             }
         };
         let shares = sums.chunks_mut((each * n).max(1) as usize);
@@ -594,13 +655,13 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
     }
 }
 
-/// Row `i` of the sums of a contraction over a range of k: factors, and what they are added to.
+/// Row `i` of the sums of a contraction of two factors over a range of k; where it is begun, they are added to what is there.
 fn sum_row<T: Real>(
     c: &Contract,
-    (a, b, before): (&[T], &[T], Option<&[T]>),
+    (a, b): (&[T], &[T]),
     [m, n, k]: [u64; 3],
     (i, inner): (u64, Range<u64>),
-    row: &mut [T],
+    (begun, row): (bool, &mut [T]),
 ) {
     let kc = u64::from(c.blocking.kc);
     let left = |l: u64| a[if c.a_transposed { l * m + i } else { i * k + l } as usize];
@@ -624,9 +685,8 @@ fn sum_row<T: Real>(
         }
         sums
     });
-    match before {
-        Some(c) => row.copy_from_slice(&c[(i * n) as usize..][..n as usize]),
-        None => row.copy_from_slice(&blocks.next().unwrap_or_else(|| vec![T::ZERO; n as usize])),
+    if !begun {
+        row.copy_from_slice(&blocks.next().unwrap_or_else(|| vec![T::ZERO; n as usize]));
     }
     for block in blocks {
         for (total, sum) in row.iter_mut().zip(block) {

@@ -190,7 +190,7 @@ pub(super) fn body(b: &Body, dtype: DType, scope: &Scope) -> Result<(), String> 
 mod tests {
     use super::*;
     use crate::kernel::{
-        Attend, Blocking, Contract, Epilogue, KernelSpec, Layout, Parts, Rows, Store,
+        Attend, Blocking, Contract, Epilogue, KernelSpec, Layout, Parts, Rows, Store, Terms,
     };
 
     fn map() -> Rows {
@@ -225,6 +225,7 @@ mod tests {
             accumulate: false,
             rounds: false,
             parts: Parts::ONE,
+            terms: Terms::ONE,
             order: Order::Chain,
             blocking: Blocking {
                 mr: 4,

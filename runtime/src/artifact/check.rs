@@ -460,6 +460,7 @@ fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>
         }
         Slot::Consts => Some((p.const_bytes, Some(p.real))),
         Slot::Prepared => Some((p.prepared_bytes, None)),
+        Slot::Rounded => Some((p.rounded_bytes(), Some(DType::Bf16))),
         Slot::Cache => Some((p.cache_bytes, None)),
         Slot::Input(n) => io(&e.inputs, n),
         Slot::Output(n) => io(&e.outputs, n),
@@ -475,6 +476,7 @@ pub fn memory_bytes(m: &Manifest) -> u64 {
         p.param_bytes,
         p.const_bytes,
         p.prepared_bytes,
+        p.rounded_bytes(),
         p.generation_bytes(),
         arena,
     ];
@@ -486,9 +488,11 @@ pub fn memory_bytes(m: &Manifest) -> u64 {
         });
         each.fold(0, u64::saturating_add)
     };
-    use EntryId::{Accumulate, Decode, Encode, Extend, Forward, Grad, Loss, Prepare, Update};
+    use EntryId::{
+        Accumulate, Decode, Encode, Extend, Forward, Grad, Loss, Prepare, Round, Update,
+    };
     let ios = [
-        ios(&[Accumulate, Grad, Loss, Prepare, Update]),
+        ios(&[Accumulate, Grad, Loss, Prepare, Round, Update]),
         ios(&[Forward]).max(ios(&[Decode, Encode, Extend])),
     ];
     let trained = [

@@ -174,6 +174,7 @@ mod tests {
                 accumulate,
                 rounds: false,
                 parts: odec_program::kernel::Parts::ONE,
+                terms: odec_program::kernel::Terms::ONE,
                 order: Order::Chain,
                 blocking,
                 epilogue: Some(epilogue()),

@@ -95,6 +95,9 @@ pub struct Executor {
     memories: Vec<Memory>,
     consts: Buffer,
     prepared: Buffer,
+    rounded: Buffer,
+    /// This process wrote parameters that are not rounded yet.
+    unrounded: bool,
     kept: KeptMemory,
     arena: Buffer,
     /// Of the entries that were run: logits of a whole batch are large.
@@ -133,6 +136,8 @@ impl Executor {
             memories,
             consts,
             prepared: device.allocate(p.prepared_bytes)?,
+            rounded: device.allocate(p.rounded_bytes())?,
+            unrounded: p.entries.contains_key(&EntryId::Round),
             kept: KeptMemory::default(),
             arena: device.allocate(arena.unwrap_or(0))?,
             ports: BTreeMap::new(),
@@ -229,6 +234,7 @@ impl Executor {
 
     /// Fills the parameters as the manifest says, for a seed.
     pub fn initialise(&mut self, seed: u64) {
+        self.written(State::Params);
         let m = self.artifact.manifest();
         let memory = &mut self.memories[State::Params as usize];
         (memory.ahead, memory.behind) = (!self.device.in_step(), false);
@@ -269,8 +275,15 @@ impl Executor {
         Ok(words[..n].iter().map(Cell::get).collect())
     }
 
+    /// Notes that this process writes a memory.
+    fn written(&mut self, state: State) {
+        let rounds = self.has_entry(EntryId::Round);
+        self.unrounded |= rounds && state == State::Params;
+    }
+
     /// Writes the first words of a memory that was fetched.
     fn put(&mut self, state: State, words: &[u32]) {
+        self.written(state);
         let memory = &mut self.memories[state as usize];
         memory.ahead |= !words.is_empty() && !self.device.in_step();
         let into: Words = memory.buffer.words();
@@ -312,6 +325,7 @@ impl Executor {
     /// # Panics
     /// As [`Executor::state`].
     pub fn state_mut(&mut self, state: State) -> RealsMut<'_> {
+        self.written(state);
         let real = self.real();
         let memory = &mut self.memories[state as usize];
         assert!(!memory.behind, "{state:?} was not fetched");
@@ -483,6 +497,9 @@ impl Executor {
         inputs: &[(&str, Value)],
         named: &[(&str, f64)],
     ) -> Result<Ticket, RunError> {
+        if std::mem::take(&mut self.unrounded) {
+            self.run(EntryId::Round, Bindings::new(1, 1), &[], &[])?;
+        }
         let manifest = self.artifact.manifest();
         let program = &manifest.program;
         let (id, e) = find(manifest, entry.as_ref())?;
@@ -541,6 +558,7 @@ impl Executor {
         });
         let states: Vec<Words> = states.collect();
         let (consts, prepared) = (self.consts.words(), self.prepared.words());
+        let rounded = self.rounded.words();
         let (cache, kept_from) = self.kept.of(&mut kept::Of {
             device: &mut *device,
             program,
@@ -558,6 +576,7 @@ impl Executor {
                 Slot::Average => states[State::Average as usize],
                 Slot::Consts => consts,
                 Slot::Prepared => prepared,
+                Slot::Rounded => rounded,
                 Slot::Cache => cache,
                 Slot::Input(n) => input_words[n as usize],
                 Slot::Output(n) => output_words[n as usize],

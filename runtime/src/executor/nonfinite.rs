@@ -26,6 +26,7 @@ pub(crate) fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> Strin
         Slot::Sums => of_param("summed gradient"),
         Slot::Moment1 | Slot::Moment2 => of_param("moment"),
         Slot::Average => of_param("running mean"),
+        Slot::Rounded => "parameters rounded to bf16".into(),
         Slot::Output(n) => format!("output `{}`", e.outputs[n as usize].name),
         Slot::Cache => "keys or values".into(),
         Slot::Arena | Slot::Consts | Slot::Prepared | Slot::Input(_) => {

@@ -109,13 +109,13 @@ fn of_launch(
         let bytes = access.words(&dims)?.checked_mul(4)?;
         let start = Piece::ALL.start(o, at)?;
         match (o.slot, spec) {
-            // Rows that tokens choose.
-            (Slot::Params | Slot::Prepared | Slot::Consts, KernelSpec::Gather(g)) if n == 1 => {
-                found.weights += dims[0] * g.cols * access.dtype.bytes();
-            }
-            (Slot::Params | Slot::Prepared | Slot::Consts, _) => {
-                weights.add(o.slot, start, start + bytes);
-            }
+            (Slot::Params | Slot::Rounded | Slot::Prepared | Slot::Consts, _) => match spec {
+                // Rows that tokens choose.
+                KernelSpec::Gather(g) if n == 1 => {
+                    found.weights += dims[0] * g.cols * access.dtype.bytes();
+                }
+                _ => weights.add(o.slot, start, start + bytes),
+            },
             (Slot::Cache, KernelSpec::AttendCached(_)) => {}
             (Slot::Cache, _) => found.kept += bytes,
             _ => {}

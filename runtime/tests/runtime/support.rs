@@ -149,6 +149,7 @@ fn contract(m: Extent, n: u64, k: Extent, a_transposed: bool) -> KernelSpec {
         accumulate: false,
         rounds: false,
         parts: Parts::ONE,
+        terms: Terms::ONE,
         order: Order::Chain,
         blocking: BLOCKING,
         epilogue: None,

@@ -21,7 +21,7 @@ use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use crate::quantized::{self, Integers};
 use crate::tiles;
-use odec_program::kernel::{Contract, Layout, Order, Parts, TILES};
+use odec_program::kernel::{Contract, Layout, Order, Parts, TILES, Terms};
 use odec_program::{DType, Quantized, Target, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
@@ -50,8 +50,8 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
             return Err("a right-hand operand that is not packed".into());
         }
     }
-    if spec.rounds || spec.parts != Parts::ONE {
-        return Err("a result in bf16, or pieces of k apart".into());
+    if spec.rounds || spec.parts != Parts::ONE || spec.terms != Terms::ONE {
+        return Err("a result in bf16, pieces of k apart, or a sum of products".into());
     }
     let pairs = spec.order == Order::Pairs;
     if spec.order == Order::Dots && e.target != Target::Avx512Bf16 {

@@ -12,7 +12,7 @@ use crate::emit::{Elem, Emitter, Val};
 use odec_program::DType;
 use odec_program::expr::{Access, Expr, RowMap};
 use odec_program::gpu::contract::{K, M, N, PAD, THREADS};
-use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Parts};
+use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Parts, Terms};
 
 /// Elements of a thread.
 const MINE: usize = (M * N) as usize;
@@ -31,8 +31,11 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
     if kernel.layout == Layout::Panels {
         return Err("a right-hand operand in panels".into());
     }
-    if kernel.rounds || kernel.parts != Parts::ONE {
-        return Err("a result in bf16, or pieces of k apart, but not on tensor cores".into());
+    if kernel.rounds || kernel.parts != Parts::ONE || kernel.terms != Terms::ONE {
+        return Err(
+            "a result in bf16, pieces of k apart, or a sum of products, but not on tensor cores"
+                .into(),
+        );
     }
     let extent = |e: &mut Emitter, n: u64, x: Extent| match x {
         Extent::Static(x) => e.int(x as i64),

@@ -3,7 +3,7 @@
 
 use crate::harness::{Buffer, Compiled, assert_same, noise, same, targets};
 use odec_program::expr::{Access, BinaryOp, Body, UnaryOp};
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Order, Pack, Parts};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Order, Pack, Parts, Terms};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target};
 use std::ops::Range;
@@ -172,6 +172,7 @@ fn kernels(
         accumulate: form.accumulate,
         rounds: false,
         parts: Parts::ONE,
+        terms: Terms::ONE,
         order: Order::Chain,
         blocking,
         epilogue: form.epilogue.then(|| epilogue(shape.n)),

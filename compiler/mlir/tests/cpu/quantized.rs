@@ -2,7 +2,7 @@
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, noise, targets};
 use odec_program::kernel::{
-    Blocking, Contract, Extent, Launch, Layout, OperandAccess, Order, Pack, Parts,
+    Blocking, Contract, Extent, Launch, Layout, OperandAccess, Order, Pack, Parts, Terms,
 };
 use odec_program::{DType, KernelSpec, Quantized, Target};
 
@@ -55,6 +55,7 @@ fn kernels(
         accumulate: false,
         rounds: false,
         parts: Parts::ONE,
+        terms: Terms::ONE,
         order: Order::Chain,
         blocking,
         epilogue: None,

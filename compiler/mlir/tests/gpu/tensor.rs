@@ -10,7 +10,7 @@ use crate::emulated::{keep, on_gpu};
 use crate::harness::noise;
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Parts};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Parts, Terms};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{Case, Cases, Expected};
 
@@ -182,6 +182,7 @@ struct Lies {
     accumulate: bool,
     rounds: bool,
     parts: u32,
+    terms: u32,
     finish: bool,
     /// Whether the residual of the epilogue is bf16.
     half: bool,
@@ -199,6 +200,7 @@ impl Lies {
             accumulate: number.is_multiple_of(3),
             rounds: number % 3 == 1,
             parts: 1,
+            terms: 1,
             finish: number % 4 == 1,
             half: false,
             blocks: None,
@@ -232,6 +234,7 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
         accumulate: lies.accumulate,
         rounds: lies.rounds,
         parts: Parts(lies.parts),
+        terms: Terms(lies.terms),
         order: Order::Chain,
         blocking: blocking(cols),
         epilogue: lies.finish.then(|| Epilogue {
@@ -240,16 +243,19 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
         }),
     };
     assert!(tensor::contract::runs(&spec));
-    let (a, b) = (
-        Data::noise(lies.a, m * k, 1),
-        Data::noise(DType::Bf16, k * n, 2),
-    );
+    let factors = (0..u64::from(lies.terms)).map(|term| {
+        [
+            Data::noise(lies.a, m * k, 1 + 10 * term),
+            Data::noise(DType::Bf16, k * n, 2 + 10 * term),
+        ]
+    });
+    let factors: Vec<[Data; 2]> = factors.collect();
     let (bias, residual) = (
         Data::noise(DType::F32, n, 3),
         Data::noise([DType::F32, DType::Bf16][usize::from(lies.half)], m * n, 4),
     );
     let before = Data::noise(DType::F32, m * n, 5);
-    let mut data = vec![a.clone(), b.clone()];
+    let mut data = factors.concat();
     if lies.finish {
         data.extend([bias.clone(), residual.clone()]);
     }
@@ -261,7 +267,7 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
     let out = data.len() - 1;
     let spec = KernelSpec::Contract(spec);
     let mut launched = launch_on(target, &spec, &data, &[m, n, k], &coeffs, lies.blocks);
-    let a = a.rounded();
+    let left: Vec<_> = factors.iter().map(|[a, _]| a.rounded()).collect();
     let (parts, piece) = (u64::from(lies.parts), Parts(lies.parts).length(k));
     let want = (0..m * parts * n).map(|at| {
         let (i, part, j) = (at / n / parts, at / n % parts, at % n);
@@ -270,7 +276,10 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
             false => 0.0,
         };
         let (mut sum, mut size) = (start, start.abs());
-        for l in (part * piece).min(k)..((part + 1) * piece).min(k) {
+        let inner = (part * piece).min(k)..((part + 1) * piece).min(k);
+        let terms = left.iter().zip(&factors).map(|(a, [_, b])| (a, b));
+        let each = |of| inner.clone().map(move |l| (of, l));
+        for ((a, b), l) in terms.flat_map(each) {
             let x = a[if lies.a_transposed {
                 l * m + i
             } else {
@@ -283,7 +292,7 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
             sum += x * y;
             size += (x * y).abs();
         }
-        let error = tensor::bound(k) * size;
+        let error = tensor::bound(k * u64::from(lies.terms)) * size;
         let stored = |of| if lies.rounds { rounded(of) } else { of };
         if !lies.finish {
             return stored((sum, error));
@@ -420,6 +429,7 @@ fn contractions_of_bf16_in_parts() {
                 accumulate: false,
                 rounds: false,
                 parts,
+                terms: 1,
                 finish: false,
                 half: false,
                 blocks: None,
@@ -455,6 +465,33 @@ fn contractions_of_bf16_by_blocks_that_go_on() {
     contraction(Target::Sm90a, 64, [40, 72, 200], &lies);
 }
 
+/// Several products, of whole tiles along the inner index, of none, and of a last one that is not whole, by blocks that take several tiles.
+#[test]
+fn contractions_of_bf16_with_several_terms() {
+    for (number, (cols, sizes, terms)) in [
+        (64, [40, 136, 128], 3),
+        (128, [130, 264, 72], 2),
+        (128, [40, 320, 72], 2),
+        (256, [136, 512, 200], 3),
+        (256, [8, 256, 16], 4),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for layout in [Layout::Columns, Layout::Rows] {
+            let lies = Lies {
+                accumulate: number.is_multiple_of(2),
+                rounds: false,
+                terms,
+                finish: false,
+                blocks: Some(2),
+                ..Lies::of_case(number, DType::Bf16, false, layout)
+            };
+            contraction(Target::Sm90a, cols, sizes, &lies);
+        }
+    }
+}
+
 /// What a tensor map brings is what passes through registers, to the bit: numbers of bf16 that are stored as f32 come that way.
 #[test]
 fn boxes_bring_what_registers_do() {
@@ -481,6 +518,7 @@ fn boxes_bring_what_registers_do() {
                 accumulate: false,
                 rounds: false,
                 parts: Parts::ONE,
+                terms: Terms::ONE,
                 order: Order::Chain,
                 blocking: Target::Sm80.blocking(DType::F32),
                 epilogue: None,
@@ -524,6 +562,7 @@ fn rows_alone(target: Target) {
         accumulate: false,
         rounds: false,
         parts: Parts::ONE,
+        terms: Terms::ONE,
         order: Order::Chain,
         blocking: Target::Sm80.blocking(DType::F32),
         epilogue: None,

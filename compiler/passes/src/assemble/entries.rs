@@ -8,10 +8,11 @@ use crate::body::{self, dtype};
 use crate::epilogue_fusion::fuse_epilogues;
 use crate::facts::Facts;
 use crate::fuse::{Fusion, fuse};
-use crate::launch_list::{BufferId, Launch, LaunchList, Placement, Spec};
+use crate::launch_list::{Buffer, BufferId, Launch, LaunchList, Placement, Spec};
 use crate::layout::ParamTable;
 use crate::lower::{Homes, lower};
 use crate::plan::{Layout, check, plan};
+use crate::product_fusion::fuse_products;
 use crate::{Policy, row_chunking, run_graph_passes};
 use odec_graph::ops::{Cache as OpCache, Carry as OpCarry, OpKind};
 use odec_graph::{Graph, TensorType};
@@ -63,6 +64,8 @@ pub(super) struct Maker<'a> {
     /// What was prepared so far, by what it is made of; and the launches of each entry that make it.
     pub(super) made: BTreeMap<Made, Operand>,
     preparations: Vec<Entry>,
+    /// Whether an entry reads [`Slot::Rounded`].
+    pub(super) rounded: bool,
     pub(super) kernels: Kernels,
     pub(super) sites: Sites,
     pub(super) memory: Vec<EntryMemory>,
@@ -87,6 +90,7 @@ impl<'a> Maker<'a> {
             kept: BTreeMap::new(),
             made: BTreeMap::new(),
             preparations: vec![],
+            rounded: false,
             kernels: Kernels::default(),
             sites: Sites::default(),
             memory: vec![],
@@ -136,7 +140,9 @@ impl<'a> Maker<'a> {
             EntryId::Grad => self.graphs.gradient(graph, policy)?,
             _ => run_graph_passes(graph, policy)?,
         };
-        let (homes, outputs) = self.homes(name, &graph, &inputs, maxima)?;
+        let (mut homes, outputs) = self.homes(name, &graph, &inputs, maxima)?;
+        // What is not packed into panels is read as it lies.
+        homes.rounded = !self.options.tiling.packs;
         let mut tiling = self.options.tiling;
         if matches!(name, EntryId::Decode | EntryId::Extend) {
             tiling.warpgroups = tiling.warpgroups.map(|_| Tokens::Few);
@@ -149,7 +155,7 @@ impl<'a> Maker<'a> {
         };
         let mut code = lower(&facts, &units, &homes, tiling, real).map_err(failed)?;
         if self.options.fusion == Fusion::On {
-            code = fuse_epilogues(code, tiling);
+            code = fuse_products(fuse_epilogues(code, tiling), tiling);
         }
         if name == EntryId::Grad {
             self.zero_the_rest(&graph, &mut code);
@@ -333,6 +339,9 @@ impl<'a> Maker<'a> {
                 error,
             })?;
         }
+        let is_rounded =
+            |b: &Buffer| matches!(b.home, Placement::Fixed(o) if o.slot == Slot::Rounded);
+        self.rounded |= code.buffers.iter().any(is_rounded);
         let Layout {
             peak,
             unshared,

@@ -127,7 +127,10 @@ fn constant_launches(code: &LaunchList) -> Vec<bool> {
     let mut made: BTreeSet<BufferId> = BTreeSet::new();
     let is_constant = |l: &Launch| {
         let uses = l.uses().all(|(b, mode)| match &code.get(b).home {
-            Placement::Fixed(o) => !mode.writes() && matches!(o.slot, Slot::Params | Slot::Consts),
+            Placement::Fixed(o) => {
+                let constant = matches!(o.slot, Slot::Params | Slot::Rounded | Slot::Consts);
+                constant && !mode.writes()
+            }
             Placement::Arena if mode.reads() => !mode.writes() && made.contains(&b),
             Placement::Arena => writers[&b] == 1,
         });

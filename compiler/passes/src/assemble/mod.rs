@@ -13,7 +13,7 @@ use crate::layout::{ParamTable, TooManyParams, constants};
 use crate::lower::LowerError;
 use crate::model::Built;
 use crate::plan::{CheckError, PlanError};
-use crate::update::{accumulate, update};
+use crate::update::{accumulate, rounding, update};
 use entries::Maker;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TypeError};
@@ -148,6 +148,11 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     if let Some(prepare) = maker.prepare() {
         entries.insert(EntryId::Prepare, prepare);
     }
+    let rounds = maker.rounded;
+    if rounds {
+        let e = maker.entry(EntryId::Round, rounding(&table), alone, vec![], vec![])?;
+        entries.insert(EntryId::Round, e);
+    }
     if let (Some(train), Some(_)) = (&model.train, model.grad) {
         let from = match train.accumulate {
             1 => Slot::Grads,
@@ -158,7 +163,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
                 Slot::Sums
             }
         };
-        let code = update(&table, train, from, options.tiling);
+        let code = update(&table, train, from, options.tiling, rounds);
         let outputs = vec![Io {
             name: ResultId::GradientNorm.to_string(),
             dtype: real,

@@ -11,8 +11,10 @@ use crate::launch_list::{BufferId, Placement};
 use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
 use odec_program::gpu::tensor::warpgroup::{self, Tokens};
-use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
-use odec_program::{DType, Quantized, Size, Target};
+use odec_program::kernel::{
+    Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts, Terms,
+};
+use odec_program::{DType, Operand, Quantized, Size, Slot, Target};
 
 /// How contractions of one real type are cut up for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +133,7 @@ impl Lowering<'_> {
             accumulate: self.accumulates(n),
             rounds: false,
             parts: Parts::ONE,
+            terms: Terms::ONE,
             order,
             blocking,
             epilogue: None,
@@ -192,8 +195,11 @@ impl Lowering<'_> {
         Ok(packed)
     }
 
-    /// A right-hand operand as it lies, in another element type: made before, or a new copy.
+    /// A right-hand operand as it lies, in another element type: a parameter where it is there so, or a copy, made before or new.
     fn rounded(&mut self, node: u32, b: Value, to: Panels) -> Result<BufferId, LowerError> {
+        if let Some(there) = self.rounded_parameter(b, to.dtype)? {
+            return Ok(there);
+        }
         let stretch = self.stretch.at(&self.graph.node(node).site);
         let layout = (b, false, to);
         let copy = match self.found(layout, stretch) {
@@ -213,6 +219,28 @@ impl Lowering<'_> {
         };
         self.use_made(layout, copy, stretch);
         Ok(copy)
+    }
+
+    /// The buffer of a parameter where it lies rounded.
+    fn rounded_parameter(&mut self, b: Value, to: DType) -> Result<Option<BufferId>, LowerError> {
+        let source = self.canonical(b);
+        let is_source = matches!(kind(self.graph, source.node), Kind::Source);
+        if !self.homes.rounded || to != DType::Bf16 || !is_source {
+            return Ok(None);
+        }
+        let home = self.home_of_source(source)?;
+        if home.slot != Slot::Params {
+            return Ok(None);
+        }
+        let home = Operand {
+            slot: Slot::Rounded,
+            offset: home.offset / self.real.bytes() * to.bytes(),
+            ..home
+        };
+        let name = self.name_of(b, Some("rounded"));
+        let size = self.graph.ty(b).size();
+        let there = self.code.buffer(name, to, size, Placement::Fixed(home));
+        Ok(Some(there))
     }
 
     /// Notes that the unit at hand reads what was made of a right-hand operand, by the latest launch unless it is there.

@@ -32,6 +32,8 @@ pub struct Homes {
     pub sources: BTreeMap<u32, Operand>,
     /// One place per result of the graph, in order.
     pub outputs: Vec<Operand>,
+    /// Whether parameters are there rounded to bf16, too ([`Slot::Rounded`]).
+    pub rounded: bool,
 }
 
 /// Why a graph cannot be lowered: a fault of the compiler.

@@ -9,7 +9,7 @@ use super::map::PIECE;
 use super::warpgroup::{THREADS, cols};
 use crate::DType;
 use crate::gpu::WARP;
-use crate::kernel::{Contract, Extent, Parts};
+use crate::kernel::{Contract, Extent, Parts, Terms};
 
 /// The most rows that are computed so: each reads all of B, from the cache but for the first.
 pub const ROWS: u64 = 8;
@@ -25,7 +25,11 @@ pub fn runs(c: &Contract) -> Option<[u64; 2]> {
     let pieces = (0..2).all(|n| vector(c, n) * DType::Bf16.bytes() == PIECE);
     match (c.m, c.n, c.k) {
         (Extent::Dynamic, Extent::Static(n), Extent::Static(k))
-            if pieces && !c.a_transposed && c.parts == Parts::ONE && cols(c) == 64 =>
+            if pieces
+                && !c.a_transposed
+                && c.parts == Parts::ONE
+                && c.terms == Terms::ONE
+                && cols(c) == 64 =>
         {
             Some([n, k])
         }

@@ -7,7 +7,7 @@
 
 use super::warpgroup::{self, K, PANEL};
 use super::{attend, contract};
-use crate::kernel::{Attend, Contract, KernelSpec};
+use crate::kernel::{Attend, Contract, Extent, KernelSpec};
 use crate::{DType, Target};
 
 /// Bytes of a map as a kernel takes it, and what its address is a multiple of.
@@ -53,16 +53,16 @@ impl TensorMap {
     }
 }
 
-/// Whether a factor of a contraction, 0 is A, 1 is B, comes by tensor maps on a target: in bf16, its rows whole pieces. All others pass
+/// Whether a factor of a contraction, of its operands, A and B in turn, comes by tensor maps on a target: in bf16, its rows whole pieces. All others pass
 /// through registers, where they are rounded or put in place.
 pub fn feeds(c: &Contract, factor: usize, target: Target) -> bool {
-    warpgroup::runs(c, target) && contract::vector(c, factor) * DType::Bf16.bytes() == PIECE
+    warpgroup::runs(c, target) && contract::vector(c, factor % 2) * DType::Bf16.bytes() == PIECE
 }
 
 /// How many maps a kernel takes.
 pub fn count(spec: &KernelSpec, target: Target) -> usize {
     match spec {
-        KernelSpec::Contract(c) => (0..2).filter(|n| feeds(c, *n, target)).count(),
+        KernelSpec::Contract(c) => (0..c.factors()).filter(|n| feeds(c, *n, target)).count(),
         KernelSpec::Attend(a) | KernelSpec::AttendCached(a) if warpgroup::attends(a, target) => 3,
         KernelSpec::AttendBackward(a) if warpgroup::attends(a, target) => BACKWARD.len(),
         _ => 0,
@@ -72,7 +72,7 @@ pub fn count(spec: &KernelSpec, target: Target) -> usize {
 /// The maps of a launch.
 pub fn maps(spec: &KernelSpec, dims: &[u64], target: Target) -> Vec<TensorMap> {
     match spec {
-        KernelSpec::Contract(c) => (0..2)
+        KernelSpec::Contract(c) => (0..c.factors())
             .filter(|n| feeds(c, *n, target))
             .map(|n| factor(c, n, dims))
             .collect(),
@@ -95,19 +95,36 @@ pub fn maps(spec: &KernelSpec, dims: &[u64], target: Target) -> Vec<TensorMap> {
     }
 }
 
-/// A factor's rows as they lie, dims `[m, n, k]`; a box is a panel of its tile.
-fn factor(c: &Contract, number: usize, dims: &[u64]) -> TensorMap {
+/// Whether all panels of a factor's tile are one box: its rows go across the inner index, and have whole panels.
+pub fn at_once(c: &Contract, factor: usize) -> bool {
+    let (row, inner_last) = contract::row(c, factor % 2);
+    !inner_last && matches!(row, Extent::Static(n) if n.is_multiple_of(PANEL))
+}
+
+/// A factor's rows as they lie, dims `[m, n, k]`; a box is a panel of its tile, or all of them, the next panel behind all rows of one.
+fn factor(c: &Contract, operand: usize, dims: &[u64]) -> TensorMap {
+    let number = operand % 2;
     let (outer, inner) = (dims[number], dims[2]);
     let (rows, cols) = match contract::row(c, number).1 {
         true => (outer, inner),
         false => (inner, outer),
     };
-    TensorMap {
-        operand: number,
-        // Of no rows nothing is asked for.
-        extents: vec![cols, rows.max(1)],
-        strides: vec![cols * DType::Bf16.bytes()],
-        tile: vec![PANEL, warpgroup::tile(c, number).0],
+    let (tall, wide) = warpgroup::tile(c, number);
+    // Of no rows nothing is asked for.
+    let (rows, row) = (rows.max(1), cols * DType::Bf16.bytes());
+    match at_once(c, operand) {
+        true => TensorMap {
+            operand,
+            extents: vec![PANEL, rows, cols / PANEL],
+            strides: vec![row, PANEL * DType::Bf16.bytes()],
+            tile: vec![PANEL, tall, wide / PANEL],
+        },
+        false => TensorMap {
+            operand,
+            extents: vec![cols, rows],
+            strides: vec![row],
+            tile: vec![PANEL, tall],
+        },
     }
 }
 

@@ -87,16 +87,17 @@ fn contraction(
     coeffs: &[f64],
 ) -> Wanted {
     let (rows, cols, len) = (m as usize, n as usize, k as usize);
-    let a: Vec<f64> = numbers(words[0], c.a, rows * len)
-        .into_iter()
-        .map(rounded)
-        .collect();
-    let b = numbers(words[1], c.b, len * cols);
-    // By rows of k, so that rows of the result are added up along memory.
-    let column = |l: usize, j: usize| b[c.element(l as u64, j as u64, n, k) as usize];
-    let b: Vec<f64> = (0..len * cols)
-        .map(|i| column(i / cols, i % cols))
-        .collect();
+    let factors = words[..c.factors()].chunks(2).map(|factors| {
+        let a = numbers(factors[0], c.a, rows * len)
+            .into_iter()
+            .map(rounded);
+        let b = numbers(factors[1], c.b, len * cols);
+        // By rows of k, so that rows of the result are added up along memory.
+        let column = |l: usize, j: usize| b[c.element(l as u64, j as u64, n, k) as usize];
+        let b = (0..len * cols).map(|i| column(i / cols, i % cols));
+        (a.collect(), b.collect())
+    });
+    let factors: Vec<(Vec<f64>, Vec<f64>)> = factors.collect();
     let out = words.len() - 1;
     let before = c
         .accumulate
@@ -107,7 +108,9 @@ fn contraction(
         let (i, part) = (i / parts, i % parts);
         let start = |j: usize| before.as_ref().map_or(0.0, |c| c[i * cols + j]);
         let mut sums: Vec<(f64, f64)> = (0..cols).map(|j| (start(j), start(j).abs())).collect();
-        for l in (part * piece).min(len)..((part + 1) * piece).min(len) {
+        let inner = (part * piece).min(len)..((part + 1) * piece).min(len);
+        let each = |f| inner.clone().map(move |l| (f, l));
+        for ((a, b), l) in factors.iter().flat_map(each) {
             let x = a[if c.a_transposed {
                 l * rows + i
             } else {
@@ -118,7 +121,7 @@ fn contraction(
                 *size += (x * y).abs();
             }
         }
-        let bound = tensor::bound(k);
+        let bound = tensor::bound(k * u64::from(c.terms.0));
         sums.iter_mut().for_each(|(_, size)| *size *= bound);
         sums
     };

@@ -1,7 +1,7 @@
 //! Tiles that come by tensor maps ([`odec_program::gpu::tensor::map`]): one thread asks for them, and an mbarrier says when they are
 //! there.
 //!
-//! Takes tiles in panels, of which each is a box, and the mbarriers' places. Leaves to the kernels who waits, and that nobody uses what was at
+//! Takes tiles in panels, of which each is a box, or all of them one, and the mbarriers' places. Leaves to the kernels who waits, and that nobody uses what was at
 //! a tile's place any more when it is asked for.
 
 use super::Tile;
@@ -14,6 +14,8 @@ pub(super) struct Boxed {
     /// The number of its map.
     pub map: u64,
     pub tile: Tile,
+    /// Whether all of its panels are one box. Then panels have a coordinate, the last.
+    pub at_once: bool,
     /// Coordinates of its first element, the innermost first.
     pub first: Vec<Val>,
     /// Where it will be.
@@ -46,10 +48,23 @@ impl Elected {
 
     /// Asks for tiles, which are what this phase of the mbarrier waits for.
     pub fn ask(self, e: &mut Emitter, tiles: &[Boxed], mbarrier: Val) {
+        self.expect(e, tiles, mbarrier);
+        self.copy(e, tiles, mbarrier);
+    }
+
+    /// Says that this phase of the mbarrier waits for such tiles.
+    pub fn expect(self, e: &mut Emitter, tiles: &[Boxed], mbarrier: Val) {
         let elements: u64 = tiles.iter().map(|t| t.tile.elements()).sum();
         e.expect(self.0, mbarrier, elements * DType::Bf16.bytes());
+    }
+
+    /// Lets tiles come that the mbarrier waits for.
+    pub fn copy(self, e: &mut Emitter, tiles: &[Boxed], mbarrier: Val) {
         for t in tiles {
-            let panels = t.tile.cols.div_ceil(PANEL);
+            let panels = match t.at_once {
+                true => 1,
+                false => t.tile.cols.div_ceil(PANEL),
+            };
             let from: Vec<(Vec<Val>, Val)> = (0..panels)
                 .map(|n| {
                     let mut first = t.first.clone();

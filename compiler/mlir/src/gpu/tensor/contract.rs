@@ -12,7 +12,7 @@ use crate::gpu::stage::{Matrix, Team};
 use odec_program::gpu::tensor::contract::{
     COLS, K, ROWS, STAGES, THREADS, elements, row, tile, vector,
 };
-use odec_program::kernel::{Contract, Extent, Parts};
+use odec_program::kernel::{Contract, Extent, Parts, Terms};
 
 /// A warp's rows and columns.
 const DOWN: u64 = 64;
@@ -138,8 +138,8 @@ pub(super) fn source(
 
 /// Emits the kernel; the spec is one that [`odec_program::gpu::tensor::contract::runs`] takes.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
-    if kernel.parts != Parts::ONE {
-        return Err("pieces of k apart, but not by warpgroups".into());
+    if kernel.parts != Parts::ONE || kernel.terms != Terms::ONE {
+        return Err("pieces of k apart, or a sum of products, but not by warpgroups".into());
     }
     let [m, n, k] = extents(e, kernel);
     let (thread, block) = (e.thread(), e.block());
@@ -165,6 +165,7 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
         deep: K,
         mbarrier: 0,
         factors: [a, b],
+        terms: (1, e.int(0)),
     };
     let count = (DOWN / M * (ACROSS / N) * 4) as usize;
     // The end is not told, even where it is known: the assembler would unroll the loop, and spill.

@@ -341,8 +341,7 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn new<'a>(e: &mut Emitter, kernel: &'a Contract, row: Val, n: u64) -> Result<Out<'a>, String> {
-        let extras = kernel.epilogue.as_ref().map_or(0, |e| e.operands);
-        let (out, base) = (e.operand(2 + u64::from(extras)), e.mul_int(row, n as i64));
+        let (out, base) = (e.operand(kernel.out() as u64), e.mul_int(row, n as i64));
         Ok(Out {
             kernel,
             finish: kernel.epilogue.as_ref().map(Finish::new).transpose()?,

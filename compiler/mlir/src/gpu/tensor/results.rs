@@ -34,7 +34,6 @@ pub(super) fn write(
     (sums, columns): (&[Val], usize),
     ahead: usize,
 ) -> Result<(), String> {
-    let extras = kernel.epilogue.as_ref().map_or(0, |e| e.operands);
     let finish = kernel.epilogue.as_ref().map(Finish::new).transpose()?;
     let Place {
         extents,
@@ -70,7 +69,7 @@ pub(super) fn write(
     let to = Written {
         kernel,
         finish,
-        out: e.operand(2 + u64::from(extras)),
+        out: e.operand(kernel.out() as u64),
         extents,
         part,
         ahead,

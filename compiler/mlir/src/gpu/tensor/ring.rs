@@ -12,14 +12,15 @@ use crate::emit::{Cmp, Emitter, Val};
 use crate::gpu::stage::Team;
 use odec_program::gpu::tensor::contract::row;
 use odec_program::gpu::tensor::map;
+use odec_program::gpu::tensor::warpgroup::PANEL;
 use odec_program::kernel::Contract;
 
 /// How a factor's tiles come.
 enum Comes {
     /// Each thread brings a part.
     ByThreads(Box<Source>),
-    /// By the kernel's tensor map of this number.
-    ByMap(u64),
+    /// By the kernel's tensor map of this number; whether its panels come at once.
+    ByMap(u64, bool),
 }
 
 /// A factor: where it is, and how its tiles lie.
@@ -46,7 +47,10 @@ impl Factor {
     ) -> Factor {
         let by_map = |n: usize| map::feeds(kernel, n, e.target);
         let comes = match by_map(number) {
-            true => Comes::ByMap((0..number).filter(|n| by_map(*n)).count() as u64),
+            true => {
+                let before = (0..number).filter(|n| by_map(*n)).count();
+                Comes::ByMap(before as u64, map::at_once(kernel, number))
+            }
             false => Comes::ByThreads(Box::new(source(e, kernel, number, extents))),
         };
         Factor {
@@ -76,16 +80,27 @@ impl Factor {
         source.fetch(e, team, row, col, self.tile, to)
     }
 
-    /// A tile, where it comes by a map.
-    fn boxed(&self, e: &mut Emitter, first: Val, inner: Val, stage: Val) -> Option<Boxed> {
-        let Comes::ByMap(map) = self.comes else {
+    /// A tile, where it comes by a map: the one of this number after its own.
+    fn boxed(
+        &self,
+        e: &mut Emitter,
+        first: Val,
+        inner: Val,
+        (stage, after): (Val, u64),
+    ) -> Option<Boxed> {
+        let Comes::ByMap(map, at_once) = self.comes else {
             return None;
         };
         let (row, col) = self.corner(first, inner);
+        let first = match at_once {
+            true => vec![e.int(0), row, e.div_int(col, PANEL as i64)],
+            false => vec![col, row],
+        };
         Some(Boxed {
-            map,
+            map: map + after,
             tile: self.tile,
-            first: vec![col, row],
+            at_once,
+            first,
             to: e.add_int(stage, self.offset as i64),
         })
     }
@@ -117,6 +132,8 @@ pub(super) struct Inner {
 /// The stages.
 pub(super) struct Ring {
     pub factors: [Factor; 2],
+    /// How many products are added up, and the inner length of each, in whole tiles. The next one's tensor maps follow.
+    pub terms: (u32, Val),
     pub team: Team,
     pub stages: u64,
     /// Elements of one.
@@ -144,11 +161,32 @@ impl Ring {
 
     /// Asks for what comes by maps of a stage, whose tiles begin at `firsts` of their outer indices.
     pub fn ask(&self, e: &mut Emitter, by: Elected, firsts: [Val; 2], inner: Val, stage: Val) {
-        let all = self.factors.iter().zip(firsts);
-        let all = all.map(|(f, first)| f.boxed(e, first, inner, stage));
-        let tiles: Vec<Boxed> = all.collect::<Vec<_>>().into_iter().flatten().collect();
         let mbarrier = e.add_int(stage, self.mbarrier as i64);
-        by.ask(e, &tiles, mbarrier);
+        let tiles = |e: &mut Emitter, inner: Val, term: u64| -> Vec<Boxed> {
+            let of = (stage, 2 * term);
+            let all = self.factors.iter().zip(firsts);
+            let all = all.filter_map(|(f, first)| f.boxed(e, first, inner, of));
+            all.collect()
+        };
+        let (terms, length) = self.terms;
+        if terms == 1 {
+            let tiles = tiles(e, inner, 0);
+            by.expect(e, &tiles, mbarrier);
+            by.copy(e, &tiles, mbarrier);
+            return;
+        }
+        // Those of the term that the place along the inner index of all of them lies in.
+        let (mut inner, zero) = (inner, e.int(0));
+        for term in 0..u64::from(terms) {
+            let tiles = tiles(e, inner, term);
+            if term == 0 {
+                by.expect(e, &tiles, mbarrier);
+            }
+            let (begun, goes_on) = (e.cmp(Cmp::Ge, inner, zero), e.below(inner, length));
+            let lies = e.and(begun, goes_on);
+            e.when(lies, |e| by.copy(e, &tiles, mbarrier));
+            inner = e.sub(inner, length);
+        }
     }
 
     /// A thread's `count` sums over the inner index.
@@ -163,7 +201,7 @@ impl Ring {
         let factors = self.factors.each_ref();
         let ahead_of_time = |c: &Comes| matches!(c, Comes::ByThreads(s) if s.vector == CHUNK);
         let copies = self.any(ahead_of_time);
-        let elected = self.any(|c| matches!(c, Comes::ByMap(_)));
+        let elected = self.any(|c| matches!(c, Comes::ByMap(..)));
         let elected = elected.then(|| self.elect(e));
         let firsts = self.factors.each_ref().map(|f| f.first);
         let all = (stages * stage) as i64;

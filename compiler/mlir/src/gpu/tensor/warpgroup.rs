@@ -17,7 +17,7 @@ use odec_program::gpu::tensor::few;
 use odec_program::gpu::tensor::warpgroup::{
     self, DOWN, GROUP, K, PANEL, PATTERN, ROWS, THREADS, cols, stage, stages, streams, tile,
 };
-use odec_program::kernel::{Contract, Parts};
+use odec_program::kernel::{Contract, Parts, Terms};
 
 /// Bytes of a line of the cache.
 const LINE: u64 = 128;
@@ -220,6 +220,7 @@ impl Tiling<'_> {
         Ring {
             factors: factors
                 .map(|(number, extents, first)| factor(e, kernel, number, extents, first)),
+            terms: (kernel.terms.0, self.term(e)),
             team: Team {
                 thread: self.thread,
                 threads: THREADS,
@@ -229,6 +230,13 @@ impl Tiling<'_> {
             deep: K,
             mbarrier: warpgroup::tiles(kernel),
         }
+    }
+
+    /// The inner length of a term, in whole tiles: beyond its end there are zeros.
+    fn term(&self, e: &mut Emitter) -> Val {
+        let length = e.dim(2);
+        let tiles = e.div_ceil(length, K as i64);
+        e.mul_int(tiles, K as i64)
     }
 
     fn group(&self, e: &mut Emitter) -> Group {
@@ -245,6 +253,10 @@ impl Tiling<'_> {
     fn inner(&self, e: &mut Emitter, part: Val) -> (Val, Val) {
         // The end is not told, even where it is known: the assembler would unroll the loop, and spill.
         let (zero, end) = (e.int(0), e.dim(2));
+        if self.kernel.terms != Terms::ONE {
+            let term = self.term(e);
+            return (zero, e.mul_int(term, self.kernel.terms.0.into()));
+        }
         if self.kernel.parts == Parts::ONE {
             return (zero, end);
         }
@@ -269,9 +281,8 @@ impl Tiling<'_> {
         let own = e.and(own, exists);
         e.when(own, |e| {
             let base = e.mul(row, n);
-            let extras = self.kernel.epilogue.as_ref().map_or(0, |e| e.operands);
             let (out, elem) = (
-                e.operand(2 + u64::from(extras)),
+                e.operand(self.kernel.out() as u64),
                 Elem::of(self.kernel.result()),
             );
             for line in (0..self.wide).step_by((LINE / elem.bytes()) as usize) {

@@ -4,7 +4,9 @@
 
 use crate::harness::{Buffer, Compiled};
 use odec_program::expr::{Access, Body, Expr, UnaryOp};
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Pack, Parts};
+use odec_program::kernel::{
+    Blocking, Contract, Epilogue, Extent, Layout, Order, Pack, Parts, Terms,
+};
 use odec_program::{DType, Kernel, KernelSpec};
 use odec_runtime::device::Device;
 use odec_runtime::device::memory::Words;
@@ -109,6 +111,7 @@ pub fn kernels(
         accumulate: form.accumulate,
         rounds: false,
         parts: Parts::ONE,
+        terms: Terms::ONE,
         order,
         blocking,
         epilogue: form.epilogue.then(epilogue),

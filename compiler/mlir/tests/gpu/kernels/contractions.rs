@@ -2,7 +2,7 @@
 
 use super::{Case, blocking, check, floats, of_type, room};
 use odec_program::expr::{Access, Body, Expr};
-use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order, Parts};
+use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order, Parts, Terms};
 use odec_program::{DType, KernelSpec};
 
 /// Bias by column, a row's number, a scale: what an epilogue may read.
@@ -79,6 +79,7 @@ fn contractions() {
                 accumulate,
                 rounds: false,
                 parts: Parts::ONE,
+                terms: Terms::ONE,
                 order: Order::Chain,
                 blocking: blocking(),
                 epilogue: finish.clone(),
@@ -111,6 +112,7 @@ fn contractions_of_zeros() {
         accumulate: true,
         rounds: false,
         parts: Parts::ONE,
+        terms: Terms::ONE,
         order: Order::Chain,
         blocking: blocking(),
         epilogue: None,

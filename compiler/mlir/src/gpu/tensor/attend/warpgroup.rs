@@ -45,6 +45,7 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
         Boxed {
             map: operand,
             tile,
+            at_once: false,
             first: vec![zero, head, row, block.batch],
             to,
         }

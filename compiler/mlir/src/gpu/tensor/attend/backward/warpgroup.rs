@@ -315,6 +315,7 @@ impl Work<'_> {
                 .position(|n| *n as u64 == operand)
                 .expect("a map") as u64,
             tile,
+            at_once: false,
             first: vec![zero, head, at.first, self.block.batch],
             to,
         };
