@@ -25,7 +25,8 @@ def bar(y: float, kernels: dict[str, float], scale: float, line: float) -> list[
             out.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{HIGH}" fill="{colour}"/>')
         if width > 34:
             middle = x + width / 2
-            middle += 14 if abs(middle - line) < 12 else 0
+            if abs(middle - line) < 12:
+                middle = line + (14 if middle >= line else -14)
             out.append(f'<text x="{middle:.1f}" y="{y + 16}" class="in">{kernels[kind]:.0f}</text>')
         x += width
     out.append(f'<text x="{x + 6:.1f}" y="{y + 16}">{sum(kernels.values()):.0f} ms</text>')
