@@ -1,4 +1,4 @@
-"""The training step of odec beside PyTorch's, for the five systems.
+"""The training step of odec beside PyTorch's, for five decoders, an encoder of images and an encoder–decoder.
 
     bench.py ODEC [--systems a,b] [--precisions f32,bf16] [--rounds N] [--steps N] [--tokens N] [--batches 1,8] [--threads N] [--out DIR]
 
@@ -12,7 +12,7 @@ are believed. The figure of a system is the median over rounds of
 
 where a time is the median of a round's steps, and the faster mode is the one with the smaller median over all rounds.
 
-After the steps, tokens are read one by one, of one text and of several at once (`--batches`), with keys and values kept: PyTorch's in buffers of a fixed size, under a
+After the steps, decoders read tokens one by one, of one text and of several at once (`--batches`), with keys and values kept: PyTorch's in buffers of a fixed size, under a
 mask where the reader is compiled, in bf16 with all of the model in bf16.
 
 PyTorch's MKL takes its AVX2 code on processors that are not Intel's, at half the speed it could have. What users get is the
@@ -40,16 +40,20 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch_models import Shape
+from torch_translator import Pairs
+from torch_vit import Images
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = Shape(vocab=256, context=256, batch=8, width=256, steps=6, heads=4, hidden=704)
 # The file and the shape of each system. Macaron's two FFNs have half the hidden width each.
-SYSTEMS = {
+SYSTEMS: dict[str, tuple[str, Shape | Images | Pairs]] = {
     "prenorm": ("prenorm.ode", SHAPE),
     "macaron": ("macaron.ode", replace(SHAPE, hidden=352)),
     "rk2": ("rk2.ode", SHAPE),
     "rk4": ("rk4_layer.ode", SHAPE),
     "iiet": ("iiet.ode", SHAPE),
+    "vit": ("vit.ode", Images(image=32, patch=4, channels=3, classes=10, batch=32, width=192, steps=6, heads=3, hidden=768)),
+    "translator": ("translator.ode", Pairs(vocab=259, context=128, batch=8, width=256, steps=3, heads=4, hidden=1024)),
 }
 MODES = ("eager", "compile")
 # Each with the greatest relative difference of the two losses on the same parameters and tokens: twice the largest error that
@@ -72,7 +76,7 @@ class Broken(Exception):
 class Torch:
     """A running `torch_worker.py`."""
 
-    def __init__(self, system: str, precision: str, mode: str, shape: Shape, threads: int, unlock: Path | None):
+    def __init__(self, system: str, precision: str, mode: str, shape: Shape | Images | Pairs, threads: int, unlock: Path | None):
         self.name = f"PyTorch {mode} on {system} in {precision}"
         self.log = tempfile.TemporaryFile("w+")
         preload = {"LD_PRELOAD": str(unlock)} if mode.endswith(UNLOCKED) else {}
@@ -115,16 +119,7 @@ class Odec:
         self.binary, self.environment = binary, os.environ | {"ODEC_THREADS": str(threads)}
         self.artifact, self.folder, self.shape = str(folder / f"{system}.{precision}.odex"), folder, shape
         self.source = [str(ROOT / "schemes" / "models" / file)]
-        values = {
-            "model.vocab": shape.vocab,
-            "model.context": shape.context,
-            "model.width": shape.width,
-            "model.steps": shape.steps,
-            "att.heads": shape.heads,
-            "ffn.hidden": shape.hidden,
-            "train.batch": shape.batch,
-            "train.precision": precision,
-        }
+        values = shape.overrides() | {"train.precision": precision}
         for path, value in values.items():
             self.source += ["--set", f"{path}={value}"]
         began = time.perf_counter()
@@ -148,7 +143,7 @@ class Odec:
         return json.loads(said)["token_ms_median"]
 
     def probe(self) -> tuple[str, float]:
-        """A file of random parameters and tokens, and odec's loss on it."""
+        """A file of random parameters and a batch, and odec's loss on it."""
         listed = json.loads(self.call("build", *self.source, "--emit", "params"))
         draw = torch.Generator().manual_seed(0)
         tensors = {}
@@ -156,9 +151,10 @@ class Odec:
             value = torch.randn(entry["shape"], generator=draw)
             matrix = len(entry["shape"]) == 2
             tensors[entry["path"]] = value / entry["shape"][1] ** 0.5 if matrix else 1 + 0.2 * value
-        text = torch.randint(self.shape.vocab, (self.shape.batch, self.shape.context + 1), generator=draw)
-        tensors["tokens"] = text[:, :-1].int().contiguous()
-        tensors["targets"] = text[:, 1:].int().contiguous()
+        for name, x in self.shape.draw(draw).items():
+            # A class of an image is a row of one number.
+            x = x if x.ndim > 1 else x[:, None, None]
+            tensors[name] = (x if x.is_floating_point() else x.int()).contiguous()
         inputs, outputs = str(self.folder / "probe.safetensors"), str(self.folder / "loss.safetensors")
         save_file(tensors, inputs)
         self.call("exec", self.artifact, "--entry", "loss", "--inputs", inputs, "--outputs", outputs)
@@ -166,7 +162,7 @@ class Odec:
 
 
 def check_same(odec: Odec, rival: Torch, tolerance: float) -> float:
-    """Relative difference of the two losses on the same parameters and tokens."""
+    """Relative difference of the two losses on the same parameters and batch."""
     inputs, ours = odec.probe()
     theirs = rival.ask(f"loss {inputs}")["loss"]
     difference = abs(ours - theirs) / abs(theirs)
@@ -251,7 +247,8 @@ def run(binary: str, system: str, precision: str, options: argparse.Namespace, f
         difference = check_same(odec, rivals["eager"], PRECISIONS[precision])
         result = of_steps(odec, rivals, options)
         # By the number of texts.
-        result["tokens"] = {str(batch): of_tokens(odec, rivals, options, batch) for batch in options.batches}
+        batches = options.batches if isinstance(shape, Shape) else []
+        result["tokens"] = {str(batch): of_tokens(odec, rivals, options, batch) for batch in batches}
         result |= {"system": system, "precision": precision, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
         result["torch"] = rivals["eager"].ready["torch"]
         return result
@@ -308,16 +305,16 @@ def aligned(rows: list[tuple[str, ...]]) -> str:
 
 
 def mean(results: list[dict[str, Any]], precision: str) -> str:
-    """A line: the geometric mean of a precision's ratios, and the smallest of them; empty where nothing was measured."""
+    """A line: the geometric mean of the ratios of decoders in a precision, and the smallest of them; empty where nothing was measured."""
 
     def of(pair: str) -> str | None:
-        ratios = [r[pair]["ratio"] for r in results if r["precision"] == precision and r[pair]]
+        ratios = [r[pair]["ratio"] for r in results if r["precision"] == precision and r["tokens"] and r[pair]]
         return f"{statistics.geometric_mean(ratios):.2f}× (smallest {min(ratios):.2f}×)" if ratios else None
 
     stock, unlocked = of("stock"), of("unlocked")
     if stock is None:
         return ""
-    return f"Geometric mean in {precision}: {stock}" + (f", with MKL unlocked {unlocked}" if unlocked else "") + ".\n"
+    return f"Geometric mean of decoders in {precision}: {stock}" + (f", with MKL unlocked {unlocked}" if unlocked else "") + ".\n"
 
 
 def token_table(results: list[dict[str, Any]]) -> str:
@@ -359,7 +356,7 @@ def occupied(seconds: float = 2.0) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("odec", help="the odec binary (release)")
-    parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated (default: all five)")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated (default: all)")
     parser.add_argument("--precisions", default=",".join(PRECISIONS), help="comma-separated (default: both)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=4, help="training steps per round and contestant")
@@ -395,11 +392,11 @@ def main() -> int:
             print(table(results[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     if not results:
         return 1
+    measured = {type(SYSTEMS[r["system"]][1]): SYSTEMS[r["system"]][1] for r in reversed(results)}
+    shapes = [shape.words() for shape in reversed(measured.values())]
     conditions = (
         f"{datetime.date.today().isoformat()}; {processor()[1]}, {', '.join(dict.fromkeys(r['odec_device'] for r in results))}; PyTorch {results[0]['torch']}; "
-        f"{options.rounds} interleaved rounds of {options.steps} steps; batch {SHAPE.batch}, context {SHAPE.context}, "
-        f"width {SHAPE.width}, {SHAPE.steps} layers, {SHAPE.heads} heads, SwiGLU {SHAPE.hidden} (Macaron: 2 × 352), "
-        f"vocabulary {SHAPE.vocab}; other processes used {others:.0%} of the machine at the start.\nMemory is the process's peak, of which `import torch` alone is "
+        f"{options.rounds} interleaved rounds of {options.steps} steps; {'; '.join(shapes)}; other processes used {others:.0%} of the machine at the start.\nMemory is the process's peak, of which `import torch` alone is "
         f"{mib(results[0]['eager_import_bytes'])} MiB."
     )
     means = "".join(mean(results, precision) for precision in precisions)

@@ -29,6 +29,26 @@ class Shape:
     heads: int
     hidden: int
 
+    def overrides(self) -> dict[str, int]:
+        """What `odec build --set` is told."""
+        model = {name: getattr(self, name) for name in ("vocab", "context", "width", "steps")}
+        values = {f"model.{name}": value for name, value in model.items()}
+        return values | {"att.heads": self.heads, "ffn.hidden": self.hidden, "train.batch": self.batch}
+
+    def draw(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        """A batch: tokens and the tokens after them, [batch, context] each."""
+        text = torch.randint(self.vocab, (self.batch, self.context + 1), generator=generator)
+        return {"tokens": text[:, :-1], "targets": text[:, 1:]}
+
+    def model(self, system: str) -> "Decoder":
+        return Decoder(self, system)
+
+    def words(self) -> str:
+        return (
+            f"decoders: batch {self.batch}, context {self.context}, width {self.width}, {self.steps} layers, {self.heads} heads, "
+            f"SwiGLU {self.hidden} (Macaron: 2 × {self.hidden // 2}), vocabulary {self.vocab}"
+        )
+
 
 def rope_tables(context: int, size: int) -> tuple[Tensor, Tensor]:
     """cos and sin of every (position, pair) angle, base 10⁴, half-split layout: each [context, size / 2]."""

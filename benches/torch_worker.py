@@ -5,11 +5,11 @@
 PRECISION is `f32`, or `bf16`: the model runs under `torch.autocast`, with parameters and gradients in f32. MODE is `eager` or `compile`. Builds the model, warms up (compiling if asked), prints `{"torch": …, "warm_up_s": …}`, and
 then answers every line on stdin with a line of JSON:
 
-    steps N           runs N training steps (forward, backward, clipping to norm 1, AdamW), each on fresh random tokens:
+    steps N           runs N training steps (forward, backward, clipping to norm 1, AdamW), each on a fresh random batch:
                       {"ms": [N times], "loss": …, "peak_bytes": …, "import_bytes": …}
     tokens N BATCH    reads BATCH texts token by token, N tokens each, with keys and values in buffers of a fixed size;
                       in bf16 the whole model is bf16: {"ms": [N times]}
-    loss FILE         takes parameters, `tokens` and `targets` from a safetensors file: {"loss": …}
+    loss FILE         takes parameters and a batch from a safetensors file: {"loss": …}
 
 `peak_bytes` is the process's high-water mark since the warm-up, `import_bytes` what `import torch` alone held. End of
 input ends it.
@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch_models import Decoder, Shape
+from torch_translator import Pairs
+from torch_vit import Images
 
 
 def status_bytes(key: str) -> int:
@@ -34,15 +36,20 @@ def status_bytes(key: str) -> int:
     raise KeyError(key)
 
 
+def shape_of(system: str, sizes: dict[str, int]) -> Shape | Images | Pairs:
+    """The sizes of a system of `bench.py`."""
+    return {"vit": Images, "translator": Pairs}.get(system, Shape)(**sizes)
+
+
 class Trainer:
     """A model, its optimiser, and the training step that is timed."""
 
-    def __init__(self, system: str, precision: str, mode: str, shape: Shape):
+    def __init__(self, system: str, precision: str, mode: str, shape: Shape | Images | Pairs):
         torch.manual_seed(0)
         self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
         self.shape, self.system, self.precision, self.mode = shape, system, precision, mode
         self.readers: dict[int, Any] = {}
-        self.model = Decoder(shape, system)
+        self.model = shape.model(system)
         self.matrices = [p for p in self.model.parameters() if p.ndim == 2]
         self.vectors = [p for p in self.model.parameters() if p.ndim != 2]
         groups = [{"params": self.matrices, "weight_decay": 0.1}, {"params": self.vectors, "weight_decay": 0.0}]
@@ -50,12 +57,9 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
         self.loss = torch.compile(self.model, dynamic=False) if mode == "compile" else self.model
 
-    def batch(self) -> torch.Tensor:
-        return torch.randint(self.shape.vocab, (self.shape.batch, self.shape.context + 1))
-
-    def step(self, batch: torch.Tensor) -> float:
+    def step(self, batch: dict[str, torch.Tensor]) -> float:
         with self.autocast:
-            loss = self.loss(batch[:, :-1], batch[:, 1:])
+            loss = self.loss(*batch.values())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.matrices + self.vectors, 1.0, foreach=True)
         self.optimizer.step()
@@ -65,7 +69,7 @@ class Trainer:
     def timed(self, steps: int) -> dict[str, Any]:
         times, loss = [], float("nan")
         for _ in range(steps):
-            batch = self.batch()
+            batch = self.shape.draw()
             start = time.perf_counter()
             loss = self.step(batch)
             times.append((time.perf_counter() - start) * 1e3)
@@ -95,10 +99,10 @@ class Trainer:
     @torch.no_grad()
     def loss_of(self, path: str) -> dict[str, Any]:
         tensors = load_file(path)
-        tokens, targets = (tensors.pop(name).long() for name in ("tokens", "targets"))
+        batch = {name: tensors.pop(name).view(x.shape).to(x.dtype) for name, x in self.shape.draw().items()}
         self.model.load(tensors)
         with self.autocast:
-            return {"loss": self.model(tokens, targets).item()}
+            return {"loss": self.model(*batch.values()).item()}
 
 
 def main() -> None:
@@ -111,10 +115,10 @@ def main() -> None:
 
         # Where no gradient is asked, weights are constants that the compiler may pack.
         config.freezing = True
-    trainer = Trainer(system, precision, mode, Shape(**json.loads(shape)))
+    trainer = Trainer(system, precision, mode, shape_of(system, json.loads(shape)))
     began = time.perf_counter()
     for _ in range(3):
-        trainer.step(trainer.batch())
+        trainer.step(trainer.shape.draw())
     # The compiler's own memory is no part of a training step: forget the high-water mark it left.
     with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
         clear.write("5")
