@@ -44,7 +44,7 @@ def main() -> None:
         body.append(f'<text x="12" y="{y + 16}" class="title">{label.replace("-", ", ")} parameters</text>')
         y += 26
         x = LEFT + rivals[label] * scale
-        for name, kernels in (("first run on a card", first), ("now", now)):
+        for name, kernels in (("first run on a card", first), ("fourth session", now)):
             body.append(f'<text x="{LEFT - 8}" y="{y + 16}" class="name">{name}</text>')
             body += bar(y, kernels, scale, x)
             y += HIGH + GAP

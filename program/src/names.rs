@@ -62,7 +62,7 @@ pub enum EntryId {
     /// Fills [`Slot::Prepared`] with what [`EntryId::Decode`] or [`EntryId::Extend`] reads of parameters alone: packed, or at the times that fields are
     /// evaluated at.
     Prepare,
-    /// Fills [`Slot::Rounded`] with all parameters, after this process has written some. [`crate::Program`]s have it whose contractions read them there.
+    /// Fills [`Slot::Rounded`] with all parameters, after this process has written some. A program has it where contractions read them there.
     Round,
     /// Takes a step of the optimiser.
     Update,

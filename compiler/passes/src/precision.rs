@@ -6,7 +6,7 @@
 //! | q, k, v that attention reads, forward and backward, and its result and that one's gradient where the backward pass reads them; kept keys and values | bf16 |
 //! | activations saved for the backward pass, where maps or contractions read them: states before norms, stages; the forward pass reads them in f32 | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
-//! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU, and in the backward pass the gradient of what SwiGLU gives its last matrix; but those of experts and of routed steps that not all tokens take | bf16 |
+//! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU, and in the backward pass gradients such as that of what SwiGLU gives its last matrix; but those of experts and of routed steps that not all tokens take | bf16 |
 //! | all sums, the inside of attention (where a target multiplies pairs of bf16, all but its products: [`odec_program::kernel::Attend`]), states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
 //!
@@ -266,13 +266,16 @@ impl<'g> Reading<'g> {
         {
             return false;
         }
-        // What the backward pass reads of the forward pass follows from that alone.
+        // Readers of the other pass do not count. Gradients of parameters stay f32: they have no row for each token.
+        let rows = self.graph.ty(v).rows();
+        let of_tokens = rows.batch > 0 || rows.seq > 0;
         let here = node.site.neighbourhood();
         let mut readers = self.readers[&v]
             .iter()
             .filter(|(n, _)| self.pass(*n) == node.site.pass)
             .peekable();
         readers.peek().is_some()
+            && (node.site.pass == Pass::Forward || of_tokens)
             && readers.all(|(n, _)| {
                 self.graph.node(*n).site.neighbourhood() == here && self.is_curved(*n)
             })

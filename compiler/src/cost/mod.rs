@@ -344,7 +344,7 @@ fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> RowShar
     }
 }
 
-/// Parameters, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well; running means of parameters.
+/// Parameters, rounded ones too where contractions read them so, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well; running means of parameters.
 ///
 /// # Errors
 /// When there are more parameters than can be counted.
@@ -360,7 +360,7 @@ pub fn state_bytes(built: &Built, program: &Program) -> Result<u64, TooManyParam
     let sums = program.entries.contains_key(&EntryId::Accumulate);
     let averages = train.is_some_and(|t| t.ema.is_some());
     let alike = 1 + u64::from(sums) + u64::from(averages);
-    Ok(program.param_bytes + alike * program.trained_bytes + kept)
+    Ok(program.param_bytes + program.rounded_bytes() + alike * program.trained_bytes + kept)
 }
 
 /// Parts of a gradient's graph.

@@ -226,7 +226,7 @@ fn legal(Mapped { address, map }: &Mapped) -> Result<(), String> {
             "stride",
         ),
         (
-            // Rows have room for their elements. What lies between other dimensions' elements is not asked: panels of rows lie side by side.
+            // Rows have room for their elements. The header also asks for strides that grow with the dimension, which drivers do not: panels lie side by side.
             (map.strides.first().zip(map.extents.first())).is_some_and(|(s, x)| *s < 2 * x),
             "stride",
         ),

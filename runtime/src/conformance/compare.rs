@@ -123,6 +123,7 @@ pub fn compare(
     // The device alone: a text in pieces gives the bits of the whole, but where few rows are added up in another order.
     let named = |name: &str| got.iter().find(|r| r.0 == name).map(|r| &r.1);
     if let (Some(pieces), Some(whole)) = (named("logits in pieces"), named("logits of the text")) {
+        // An artifact with code for both kinds of cards has the bound on either.
         let objects = artifact.manifest().objects.iter();
         let targets: Vec<Target> = objects.filter_map(|o| o.target.parse().ok()).collect();
         let by_warpgroups = |c: &Contract| targets.iter().any(|target| warpgroup::runs(c, *target));

@@ -498,7 +498,11 @@ impl Executor {
         named: &[(&str, f64)],
     ) -> Result<Ticket, RunError> {
         if std::mem::take(&mut self.unrounded) {
-            self.run(EntryId::Round, Bindings::new(1, 1), &[], &[])?;
+            let rounded = self.run(EntryId::Round, Bindings::new(1, 1), &[], &[]);
+            if let Err(failed) = rounded.map(drop) {
+                self.unrounded = true;
+                return Err(failed);
+            }
         }
         let manifest = self.artifact.manifest();
         let program = &manifest.program;

@@ -224,7 +224,7 @@ fn assert_map(l: &Recorded, n: usize, operand: usize, extents: &[u64], tile: &[u
     assert_box(l, n, operand, extents, tile);
 }
 
-/// The same, whatever its strides are.
+/// The same, whatever its strides are: drivers take panels that lie side by side, though the header asks for strides that grow.
 fn assert_box(l: &Recorded, n: usize, operand: usize, extents: &[u64], tile: &[u64]) {
     let Mapped { address, map } = &l.maps[n];
     assert_eq!(*address, l.arguments[operand]);

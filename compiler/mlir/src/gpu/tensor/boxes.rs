@@ -1,7 +1,7 @@
 //! Tiles that come by tensor maps ([`odec_program::gpu::tensor::map`]): one thread asks for them, and an mbarrier says when they are
 //! there.
 //!
-//! Takes tiles in panels, of which each is a box, or all of them one, and the mbarriers' places. Leaves to the kernels who waits, and that nobody uses what was at
+//! Takes tiles in panels and the mbarriers' places. Leaves to the kernels who waits, and that nobody uses what was at
 //! a tile's place any more when it is asked for.
 
 use super::Tile;

@@ -80,7 +80,7 @@ impl Factor {
         source.fetch(e, team, row, col, self.tile, to)
     }
 
-    /// A tile, where it comes by a map: the one of this number after its own.
+    /// A tile, where it comes by a map: that of the term whose maps lie `after` places behind those of the first.
     fn boxed(
         &self,
         e: &mut Emitter,
@@ -175,7 +175,7 @@ impl Ring {
             by.copy(e, &tiles, mbarrier);
             return;
         }
-        // Those of the term that the place along the inner index of all of them lies in.
+        // `inner` counts through all terms. The tiles of the term that it lies in are asked for.
         let (mut inner, zero) = (inner, e.int(0));
         for term in 0..u64::from(terms) {
             let tiles = tiles(e, inner, term);
