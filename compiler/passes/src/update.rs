@@ -130,7 +130,7 @@ pub fn update(
             kernel.operands.push(DType::Bf16);
             kernel.stores.push(Store {
                 operand: kernel.operands.len() as u32 - 1,
-                ..kernel.stores[0].clone()
+                ..kernel.stores[0]
             });
         }
         for c in &mut coeffs {
