@@ -32,7 +32,7 @@ pub struct Homes {
     pub sources: BTreeMap<u32, Operand>,
     /// One place per result of the graph, in order.
     pub outputs: Vec<Operand>,
-    /// Whether parameters are there rounded to bf16, too ([`Slot::Rounded`]).
+    /// Whether parameters are there rounded to bf16, too ([`odec_program::Slot::Rounded`]).
     pub rounded: bool,
 }
 
