@@ -318,7 +318,9 @@ def mean(results: list[dict[str, Any]], precision: str) -> str:
 
 
 def token_table(results: list[dict[str, Any]]) -> str:
-    """Milliseconds per token as a Markdown table."""
+    """Milliseconds per token as a Markdown table; empty where nothing reads tokens one by one."""
+    if not any(r["tokens"] for r in results):
+        return ""
     head = ("one token", "texts", "precision", "odec ms", "eager ms", "compile ms", "faster PyTorch / odec (rounds)", "with MKL unlocked")
     rows = [head, tuple("---" for _ in head)]
     for r in results:
@@ -400,7 +402,8 @@ def main() -> int:
         f"{mib(results[0]['eager_import_bytes'])} MiB."
     )
     means = "".join(mean(results, precision) for precision in precisions)
-    text = f"{table(results)}\n\n{means}\n{token_table(results)}\n\n{conditions}\n"
+    parts = [table(results), means.rstrip(), token_table(results), conditions]
+    text = "\n\n".join(filter(None, parts)) + "\n"
     print(text)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "training_step.md").write_text(text, encoding="utf-8")
