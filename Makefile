@@ -53,7 +53,7 @@ profiles: build ## What the optimised build compiles all models to, beside what 
 slopes: setup ## Thousands of random step programs: none converges more slowly than is proved
 	@ODEC_SLOPES=$(or $(SLOPES),5000) cargo test --quiet -p odec-compiler --test front -- --nocapture slopes
 
-bench: build ## The training step beside PyTorch's, for seven systems (forty minutes; 5 GB for PyTorch)
+bench: build ## The training step beside PyTorch's, for seven systems (half an hour and more; 5 GB for PyTorch)
 	@scripts/venv.sh .venv-bench benches/requirements.txt
 	@.venv-bench/bin/python benches/bench.py $(ODEC) $(BENCH_ARGS)
 

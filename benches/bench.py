@@ -46,7 +46,7 @@ from torch_vit import Images
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = Shape(vocab=256, context=256, batch=8, width=256, steps=6, heads=4, hidden=704)
 # The file and the shape of each system. Macaron's two FFNs have half the hidden width each.
-SYSTEMS: dict[str, tuple[str, Shape | Images | Pairs]] = {
+SYSTEMS: dict[str, tuple[str, Shape | Images]] = {
     "prenorm": ("prenorm.ode", SHAPE),
     "macaron": ("macaron.ode", replace(SHAPE, hidden=352)),
     "rk2": ("rk2.ode", SHAPE),
@@ -76,7 +76,7 @@ class Broken(Exception):
 class Torch:
     """A running `torch_worker.py`."""
 
-    def __init__(self, system: str, precision: str, mode: str, shape: Shape | Images | Pairs, threads: int, unlock: Path | None):
+    def __init__(self, system: str, precision: str, mode: str, shape: Shape | Images, threads: int, unlock: Path | None):
         self.name = f"PyTorch {mode} on {system} in {precision}"
         self.log = tempfile.TemporaryFile("w+")
         preload = {"LD_PRELOAD": str(unlock)} if mode.endswith(UNLOCKED) else {}
@@ -247,7 +247,7 @@ def run(binary: str, system: str, precision: str, options: argparse.Namespace, f
         difference = check_same(odec, rivals["eager"], PRECISIONS[precision])
         result = of_steps(odec, rivals, options)
         # By the number of texts.
-        batches = options.batches if isinstance(shape, Shape) else []
+        batches = options.batches if type(shape) is Shape else []
         result["tokens"] = {str(batch): of_tokens(odec, rivals, options, batch) for batch in batches}
         result |= {"system": system, "precision": precision, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
         result["torch"] = rivals["eager"].ready["torch"]

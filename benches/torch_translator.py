@@ -11,28 +11,22 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_models import Shape
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Sizes of an encoder–decoder and its batch; both sequences have `context` tokens."""
+class Pairs(Shape):
+    """Sizes of an encoder–decoder and its batch: both sequences have `context` tokens, encoder and decoder `steps` layers each."""
 
-    vocab: int
-    context: int
-    batch: int
-    width: int
-    steps: int
-    heads: int
-    hidden: int
     # Bytes, which the tokens that begin, end and fill up a text are not.
     bytes: int = 256
 
     def overrides(self) -> dict[str, int]:
         """What `odec build --set` is told."""
-        sizes = {"model.source.vocab": self.vocab, "model.source.context": self.context, "model.vocab": self.vocab, "model.context": self.context}
-        layers = {"model.encoder.steps": self.steps, "model.decoder.steps": self.steps}
-        fields = {f"{field}.heads": self.heads for field in ("att", "self", "cross")} | {"ffn.hidden": self.hidden}
-        return sizes | layers | fields | {"model.source.width": self.width, "train.batch": self.batch}
+        sizes = {f"model.{of}{name}": getattr(self, name) for of in ("", "source.") for name in ("vocab", "context")}
+        layers = {f"model.{evolve}.steps": self.steps for evolve in ("encoder", "decoder")}
+        fields = {f"{field}.heads": self.heads for field in ("att", "self", "cross")}
+        return sizes | layers | fields | {"ffn.hidden": self.hidden, "model.source.width": self.width, "train.batch": self.batch}
 
     def draw(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """A batch: three times [batch, context] tokens."""

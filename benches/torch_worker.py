@@ -36,7 +36,7 @@ def status_bytes(key: str) -> int:
     raise KeyError(key)
 
 
-def shape_of(system: str, sizes: dict[str, int]) -> Shape | Images | Pairs:
+def shape_of(system: str, sizes: dict[str, int]) -> Shape | Images:
     """The sizes of a system of `bench.py`."""
     return {"vit": Images, "translator": Pairs}.get(system, Shape)(**sizes)
 
@@ -44,7 +44,7 @@ def shape_of(system: str, sizes: dict[str, int]) -> Shape | Images | Pairs:
 class Trainer:
     """A model, its optimiser, and the training step that is timed."""
 
-    def __init__(self, system: str, precision: str, mode: str, shape: Shape | Images | Pairs):
+    def __init__(self, system: str, precision: str, mode: str, shape: Shape | Images):
         torch.manual_seed(0)
         self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
         self.shape, self.system, self.precision, self.mode = shape, system, precision, mode

@@ -10,6 +10,7 @@
 //! | [`row_chunking`] | launches with rows too wide for all tokens at once → the same, some rows after others |
 //! | [`plan`] | virtual buffers → offsets in one arena |
 //! | [`update`], [`whole`], [`spectral`] | the optimiser step, built directly as launches |
+//! | [`rounding`] | parameters in bf16 beside f32, where contractions read them as they lie |
 //! | [`mod@assemble`] | model → manifest with all entries |
 //! | [`budget`] | a number of bytes → the memory policy that fits |
 //!
@@ -65,6 +66,7 @@ pub mod quantize;
 pub mod recompute;
 pub mod revolve;
 pub mod rewrite;
+pub mod rounding;
 pub mod row_chunking;
 pub mod simplify;
 mod spec;

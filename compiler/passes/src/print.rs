@@ -4,9 +4,10 @@
 //! body. Steps that launch the same kernels as the one before are folded into one line. Deterministic; there is no parser for it.
 
 use super::parts::EntryMemory;
+use super::rounding;
 use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, KernelSpec, Mode};
-use odec_program::manifest::{Manifest, Table};
+use odec_program::manifest::{Manifest, Param, Table};
 use odec_program::window::Through;
 use odec_program::{
     Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Program, Site, Slot,
@@ -222,8 +223,8 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
         },
         Slot::Prepared => format!("prepared@{}", o.offset),
         Slot::Rounded => {
-            let offset = o.offset / DType::Bf16.bytes() * m.program.real.bytes();
-            match m.params.iter().find(|p| p.offset == offset) {
+            let here = |p: &&Param| rounding::place(p.offset, m.program.real).offset == o.offset;
+            match m.params.iter().find(here) {
                 Some(p) => format!("rounded {}", p.path),
                 None => format!("rounded@{}", o.offset),
             }

@@ -2,7 +2,7 @@
 //!
 //! Takes the sizes of the parameter areas and the optimiser; gives the [`LaunchList`] of the `update` entry over what is trained of `Params`, of
 //! `Grads`, and of what the optimiser keeps, seen as rows of [`ROW`] elements; running means of the parameters come last. Its only output is the norm of the gradient before clipping. Leaves
-//! what an update is to the optimiser ([`odec_program::optimizers`]), updates of whole matrices to [`super::whole`], bounds on matrices to [`super::spectral`]. A norm that is not finite
+//! what an update is to the optimiser ([`odec_program::optimizers`]), updates of whole matrices to [`super::whole`], bounds on matrices to [`super::spectral`], parameters in bf16 to [`super::rounding`]. A norm that is not finite
 //! leaves everything as it is.
 //!
 //! With gradient g, its norm n over all trained parameters and clip c, an update reads `g · min(1, c/n)`.
@@ -10,6 +10,7 @@
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{Area, ParamTable, ROW};
 use super::lower::Tiling;
+use super::rounding;
 use super::spectral;
 use super::whole::{self, Wholes};
 use odec_program::expr::{BinaryOp, CmpOp, ExprId, ReduceOp, UnaryOp};
@@ -124,7 +125,7 @@ pub fn update(
         let mut args: Vec<BufferId> = read.chain(written).collect();
         let (mut kernel, mut coeffs) = step_rows(numbers, states.len(), area.decays, real);
         if rounds_at_once {
-            let halves = Placement::Fixed(rounded(start, real));
+            let halves = Placement::Fixed(rounding::place(start, real));
             let size = Size::fixed(rows * ROW);
             args.push(code.buffer("rounded", DType::Bf16, size, halves));
             kernel.operands.push(DType::Bf16);
@@ -146,7 +147,7 @@ pub fn update(
         spectral::constrain(&mut code, table, max, norm);
     }
     if rounds && !rounds_at_once {
-        round(&mut code, table.trained, real, Site::update("round"));
+        rounding::round(&mut code, table.trained, real);
     }
     if train.ema.is_some() && rows > 0 {
         let mut area =
@@ -161,52 +162,6 @@ pub fn update(
             .push(launch(kernel, vec![p, e, norm, e], rows, decay, "ema"));
     }
     code
-}
-
-/// Where what begins at a byte of [`Slot::Params`] is rounded.
-fn rounded(start: u64, real: DType) -> Operand {
-    Operand::at(Slot::Rounded, start / real.bytes() * DType::Bf16.bytes())
-}
-
-/// The launches of `round`.
-pub fn rounding(table: &ParamTable) -> LaunchList {
-    let mut code = LaunchList::default();
-    round(&mut code, table.bytes, table.real, Site::update("round"));
-    code
-}
-
-/// Rounds the first `bytes` of the parameters to bf16.
-fn round(code: &mut LaunchList, bytes: u64, real: DType, site: Site) {
-    // Parameters begin at multiples of so many, and what is trained ends at one.
-    const COLUMNS: u64 = 16;
-    let rows = bytes / real.bytes() / COLUMNS;
-    let size = Size::fixed(rows * COLUMNS);
-    let from = Placement::Fixed(Operand::at(Slot::Params, 0));
-    let from = code.buffer("params", real, size, from);
-    let to = code.buffer(
-        "rounded",
-        DType::Bf16,
-        size,
-        Placement::Fixed(rounded(0, real)),
-    );
-    let mut b = Body::default();
-    let value = b.load(0, Access::full(COLUMNS));
-    let store = Store {
-        operand: 1,
-        access: Access::full(COLUMNS),
-        value,
-    };
-    let mut kernel = rows_kernel(real, COLUMNS, 2, 0, b, vec![store]);
-    kernel.operands[1] = DType::Bf16;
-    code.launches.push(Launch {
-        spec: KernelSpec::Rows(kernel).into(),
-        args: vec![from, to],
-        dims: vec![Size::fixed(rows), Size::ONE],
-        coeffs: vec![],
-        site: site.into(),
-        guard: None,
-        held: None,
-    });
 }
 
 /// Operands p, its running mean e, the gradient's norm, then e: `e ← d e + (1 − d) p`, unless the norm is not finite.

@@ -20,6 +20,27 @@ use odec_runtime::Reader;
 
 const COLS: u64 = 4;
 
+/// The product of a row for each token and a matrix of `n` columns and `k` rows, in f32.
+pub fn contraction(n: u64, k: u64) -> Contract {
+    Contract {
+        dtype: DType::F32,
+        a: DType::F32,
+        b: DType::F32,
+        m: Extent::Dynamic,
+        n: Extent::Static(n),
+        k: Extent::Static(k),
+        a_transposed: false,
+        layout: Layout::Panels,
+        accumulate: false,
+        rounds: false,
+        parts: Parts::ONE,
+        terms: Terms::ONE,
+        order: Order::Chain,
+        blocking: options().tiling.blocking,
+        epilogue: None,
+    }
+}
+
 /// A contraction of `a` and `b`, a map of its result and `x` that writes `y`; `x` is made first.
 fn pair() -> LaunchList {
     let mut code = LaunchList::default();
@@ -35,23 +56,7 @@ fn pair() -> LaunchList {
         };
         code.buffer(name, DType::F32, state, home)
     });
-    let contract = KernelSpec::Contract(Contract {
-        dtype: DType::F32,
-        a: DType::F32,
-        b: DType::F32,
-        m: Extent::Dynamic,
-        n: Extent::Static(COLS),
-        k: Extent::Static(8),
-        a_transposed: false,
-        layout: Layout::Panels,
-        accumulate: false,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
-        order: Order::Chain,
-        blocking: options().tiling.blocking,
-        epilogue: None,
-    });
+    let contract = KernelSpec::Contract(contraction(COLS, 8));
     let (tokens, cols) = (Size::TOKENS, Size::fixed(COLS));
     let made = map(&[a, x], |body, uniform| {
         let a = body.load(0, Access::full(COLS));

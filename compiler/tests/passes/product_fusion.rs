@@ -1,5 +1,6 @@
-//! Sums of products as one contraction: what joins, what must not, and that no bit tells.
+//! Sums of products as one contraction: what joins, what must not, and that results keep their bits.
 
+use crate::epilogue_fusion::contraction;
 use crate::memory::{AT, model};
 use crate::numbers::{executor, results};
 use crate::source::built;
@@ -9,7 +10,7 @@ use odec_compiler::passes::product_fusion::fuse_products;
 use odec_compiler::passes::{Assembled, Model, Options, assemble};
 use odec_graph::Shared;
 use odec_program::gpu::tensor::warpgroup::Tokens;
-use odec_program::kernel::{Contract, Extent, Layout, Order, Parts, Terms};
+use odec_program::kernel::{Contract, Extent, Layout, Terms};
 use odec_program::{DType, KernelSpec, Operand, Site, Size, Slot, Target};
 
 /// Inner length and columns.
@@ -40,21 +41,11 @@ fn sum(products: usize) -> LaunchList {
         let a = code.buffer("a", DType::Bf16, state, Placement::Arena);
         let b = code.buffer("b", DType::Bf16, Size::fixed(WIDE * WIDE), weights);
         let contract = Contract {
-            dtype: DType::F32,
             a: DType::Bf16,
             b: DType::Bf16,
-            m: Extent::Dynamic,
-            n: Extent::Static(WIDE),
-            k: Extent::Static(WIDE),
-            a_transposed: false,
             layout: Layout::Rows,
             accumulate: n > 0,
-            rounds: false,
-            parts: Parts::ONE,
-            terms: Terms::ONE,
-            order: Order::Chain,
-            blocking: options().tiling.blocking,
-            epilogue: None,
+            ..contraction(WIDE, WIDE)
         };
         code.launches.push(Launch {
             spec: KernelSpec::Contract(contract).into(),

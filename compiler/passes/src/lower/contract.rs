@@ -8,13 +8,14 @@ use super::{LowerError, Lowering};
 use crate::body::{self, dtype};
 use crate::facts::{Role, kind, only};
 use crate::launch_list::{BufferId, Placement};
+use crate::rounding;
 use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
 use odec_program::gpu::tensor::warpgroup::{self, Tokens};
 use odec_program::kernel::{
     Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts, Terms,
 };
-use odec_program::{DType, Operand, Quantized, Size, Slot, Target};
+use odec_program::{DType, Quantized, Size, Slot, Target};
 
 /// How contractions of one real type are cut up for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,11 +233,7 @@ impl Lowering<'_> {
         if home.slot != Slot::Params {
             return Ok(None);
         }
-        let home = Operand {
-            slot: Slot::Rounded,
-            offset: home.offset / self.real.bytes() * to.bytes(),
-            ..home
-        };
+        let home = rounding::place(home.offset, self.real);
         let name = self.name_of(b, Some("rounded"));
         let size = self.graph.ty(b).size();
         let there = self.code.buffer(name, to, size, Placement::Fixed(home));

@@ -52,13 +52,13 @@ impl Elected {
         self.copy(e, tiles, mbarrier);
     }
 
-    /// Says that this phase of the mbarrier waits for such tiles.
+    /// Tells the mbarrier how many bytes of tiles this phase waits for.
     pub fn expect(self, e: &mut Emitter, tiles: &[Boxed], mbarrier: Val) {
         let elements: u64 = tiles.iter().map(|t| t.tile.elements()).sum();
         e.expect(self.0, mbarrier, elements * DType::Bf16.bytes());
     }
 
-    /// Lets tiles come that the mbarrier waits for.
+    /// Begins to copy tiles that the mbarrier waits for.
     pub fn copy(self, e: &mut Emitter, tiles: &[Boxed], mbarrier: Val) {
         for t in tiles {
             let panels = match t.at_once {

@@ -132,7 +132,7 @@ pub(super) struct Inner {
 /// The stages.
 pub(super) struct Ring {
     pub factors: [Factor; 2],
-    /// How many products are added up, and the inner length of each, in whole tiles. The next one's tensor maps follow.
+    /// How many products are added up, and the inner length of each, in whole tiles. Tensor maps of a term follow those of the one before.
     pub terms: (u32, Val),
     pub team: Team,
     pub stages: u64,
@@ -171,9 +171,7 @@ impl Ring {
         let (terms, length) = self.terms;
         if terms == 1 {
             let tiles = tiles(e, inner, 0);
-            by.expect(e, &tiles, mbarrier);
-            by.copy(e, &tiles, mbarrier);
-            return;
+            return by.ask(e, &tiles, mbarrier);
         }
         // `inner` counts through all terms. The tiles of the term that it lies in are asked for.
         let (mut inner, zero) = (inner, e.int(0));
