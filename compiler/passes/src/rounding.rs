@@ -5,8 +5,7 @@
 
 use super::launch_list::{Launch, LaunchList, Placement};
 use super::layout::ParamTable;
-use super::update::rows_kernel;
-use odec_program::kernel::{KernelSpec, Store};
+use odec_program::kernel::{KernelSpec, Rows, Store};
 use odec_program::{Access, Body, DType, Operand, Site, Size, Slot};
 
 /// Columns of the launch's rows. Parameters begin at multiples of so many elements, and what is trained ends at one.
@@ -39,8 +38,14 @@ pub(super) fn round(code: &mut LaunchList, bytes: u64, real: DType) {
         access: Access::full(COLUMNS),
         value,
     };
-    let mut kernel = rows_kernel(real, COLUMNS, 2, 0, body, vec![store]);
-    kernel.operands[1] = DType::Bf16;
+    let kernel = Rows {
+        dtype: real,
+        cols: COLUMNS,
+        operands: vec![real, DType::Bf16],
+        uniforms: 0,
+        body,
+        stores: vec![store],
+    };
     code.launches.push(Launch {
         spec: KernelSpec::Rows(kernel).into(),
         args: vec![from, to],
