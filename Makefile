@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench tokens curves systems cookbook setup data study mnist catalogues tensorboard browser bleu bpe ray build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench products tokens curves systems cookbook setup data study mnist catalogues tensorboard browser bleu bpe ray build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -56,6 +56,10 @@ slopes: setup ## Thousands of random step programs: none converges more slowly t
 bench: build ## The training step beside PyTorch's, for seven systems (half an hour and more; 5 GB for PyTorch)
 	@scripts/venv.sh .venv-bench benches/requirements.txt
 	@.venv-bench/bin/python benches/bench.py $(ODEC) $(BENCH_ARGS)
+
+products: build ## The matrix products of a training step by themselves, beside OpenBLAS (a minute)
+	@scripts/venv.sh .venv tests/reference/requirements.txt
+	@.venv/bin/python benches/contractions.py $(ODEC) $(BENCH_ARGS)
 
 tokens: build ## Time of a training step at 1k to 16k tokens: attention beside linear attention and recurrences (4 minutes)
 	@python3 benches/along_tokens.py $(ODEC) $(BENCH_ARGS)

@@ -8,7 +8,7 @@
 use super::isa::{MAP_BYTES, MAPS, SHARED, Space};
 use super::memory::{Memory, Who, from_generic};
 use odec_runtime::device::cuda::plan::Mapped;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// An mbarrier's address and the number of one of its phases.
 type Phase = (u64, u64);
@@ -16,10 +16,12 @@ type Phase = (u64, u64);
 /// The mbarriers of a block, and what came by them.
 #[derive(Default)]
 pub struct Phases {
-    all: HashMap<u64, Mbarrier>,
+    all: FxHashMap<u64, Mbarrier>,
     words: Vec<Word>,
     /// Who was told that a phase is over.
-    told: HashMap<Phase, Vec<Who>>,
+    told: FxHashMap<Phase, Vec<Who>>,
+    /// The phase that each thread was last found to know to be over. It never forgets that, and words of a box are asked for one after the other.
+    known: Vec<Option<Phase>>,
 }
 
 /// What a word of shared memory holds.
@@ -55,15 +57,25 @@ impl Phases {
     }
 
     /// An error where a word came in a phase of which the thread does not know that it is over.
-    pub fn seen(&self, word: usize, who: Who) -> Result<(), String> {
+    pub fn seen(&mut self, word: usize, who: Who) -> Result<(), String> {
         let phase = match self.words[word] {
             Word::Plain => return Ok(()),
             Word::Came(phase) => phase,
             Word::Mbarrier => return Err(format!("shared word {word} is an mbarrier's")),
         };
+        let thread = who.thread as usize;
+        if self.known.len() <= thread {
+            self.known.resize(thread + 1, None);
+        }
+        if self.known[thread] == Some(phase) {
+            return Ok(());
+        }
         let told = self.told.get(&phase).into_iter().flatten();
         match told.into_iter().any(|w| w.ordered(who)) {
-            true => Ok(()),
+            true => {
+                self.known[thread] = Some(phase);
+                Ok(())
+            }
             false => Err(format!(
                 "shared word {word} is used by thread {}, which was not told that its phase is over",
                 who.thread

@@ -6,7 +6,7 @@
 
 use super::isa::{Arg, Instr, Kernel, Op, Space};
 use super::memory::{self, Memory, Who};
-use super::scalar::compute;
+use super::scalar::{self, compute};
 use super::warpgroup::Products;
 
 const LANES: usize = 32;
@@ -408,10 +408,16 @@ impl Warp {
                 }
             }
             _ => {
+                let none = [0; LANES];
+                let arg = |n: usize| i.args.get(n).map_or(none, |a| self.values(*a, block));
+                let (a, b, c) = (arg(0), arg(1), arg(2));
+                let all = scalar::lanes(i.op, i.ty, [&a, &b, &c]);
+                let to = &mut self.registers[i.to[0] as usize];
                 for l in lanes(mask) {
-                    let arg = |n: usize| i.args.get(n).map_or(0, |a| self.value(*a, l, block));
-                    let x = compute(i.op, i.ty, arg(0), arg(1), arg(2));
-                    self.registers[i.to[0] as usize][l] = x;
+                    to[l] = match &all {
+                        Some(all) => all[l],
+                        None => compute(i.op, i.ty, a[l], b[l], c[l]),
+                    };
                 }
             }
         }
@@ -419,7 +425,10 @@ impl Warp {
     }
 
     fn values(&self, arg: Arg, block: u32) -> Register {
-        std::array::from_fn(|l| self.value(arg, l, block))
+        match arg {
+            Arg::Reg(r) => self.registers[r as usize],
+            _ => std::array::from_fn(|l| self.value(arg, l, block)),
+        }
     }
 }
 

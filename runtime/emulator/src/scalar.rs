@@ -30,6 +30,37 @@ fn low(x: u64, bits: u32) -> u64 {
     }
 }
 
+/// [`compute`] of all threads of a warp at once, of those operations that most instructions are and that refuse no operands; `None` of others.
+pub fn lanes<const N: usize>(op: Op, ty: Ty, operands: [&[u64; N]; 3]) -> Option<[u64; N]> {
+    fn each<const N: usize>(
+        [a, b, c]: [&[u64; N]; 3],
+        of: impl Fn(u64, u64, u64) -> u64,
+    ) -> Option<[u64; N]> {
+        Some(std::array::from_fn(|l| of(a[l], b[l], c[l])))
+    }
+    let n = ty.bits();
+    match (op, ty) {
+        (Op::Mov, _) => each(operands, |a, _, _| low(a, n)),
+        (Op::And, _) => each(operands, |a, b, _| low(a & b, n)),
+        (Op::Or, _) => each(operands, |a, b, _| low(a | b, n)),
+        (Op::Xor, _) => each(operands, |a, b, _| low(a ^ b, n)),
+        (Op::Add, Ty::F(32)) => each(operands, |a, b, _| (f(a) + f(b)).to_bits().into()),
+        (Op::Sub, Ty::F(32)) => each(operands, |a, b, _| (f(a) - f(b)).to_bits().into()),
+        (Op::Mul, Ty::F(32)) => each(operands, |a, b, _| (f(a) * f(b)).to_bits().into()),
+        (Op::Fma, Ty::F(32)) => each(operands, |a, b, c| {
+            f(a).mul_add(f(b), f(c)).to_bits().into()
+        }),
+        (_, Ty::F(_)) => None,
+        (Op::Add, _) => each(operands, |a, b, _| low(a.wrapping_add(b), n)),
+        (Op::Sub, _) => each(operands, |a, b, _| low(a.wrapping_sub(b), n)),
+        (Op::Mul, _) => each(operands, |a, b, _| low(a.wrapping_mul(b), n)),
+        (Op::Mad, _) => each(operands, |a, b, c| {
+            low(a.wrapping_mul(b).wrapping_add(c), n)
+        }),
+        _ => None,
+    }
+}
+
 pub fn compute(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
     match (op, ty) {
         (Op::Pair, _) => {
@@ -200,5 +231,53 @@ fn convert(from: Ty, to: Ty, how: &str, a: u64) -> u64 {
         (Ty::S(_) | Ty::U(_), Ty::F(32), "rn") => (integer(a, from) as f32).to_bits().into(),
         (Ty::S(_) | Ty::U(_), Ty::S(_) | Ty::U(_), "") => cut(integer(a, from), to.bits()),
         _ => panic!("cvt {how} from {from:?} to {to:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_at_once_compute_what_each_does() {
+        use Op::{Add, And, Div, Fma, Mad, Mov, Mul, Or, Sub, Xor};
+        let reals = [0.0f32, -0.0, 1.5, -3.0e38, f32::INFINITY, f32::NAN, 1e-42];
+        let words = [0, 1, u64::MAX, 1 << 63, 0xFFFF_FFFF, 0x8000_0000, 0x1_0001];
+        let (a, mut b, mut c) = (
+            std::array::from_fn::<u64, 14, _>(|l| match l {
+                0..7 => words[l],
+                _ => reals[l - 7].to_bits().into(),
+            }),
+            [0; 14],
+            [0; 14],
+        );
+        for turn in 0..14 {
+            for l in 0..14 {
+                b[l] = a[(l + turn) % 14];
+                c[l] = a[(l + 3 * turn) % 14];
+            }
+            for ty in [
+                Ty::Pred,
+                Ty::B(16),
+                Ty::B(32),
+                Ty::B(64),
+                Ty::U(32),
+                Ty::S(64),
+                Ty::F(32),
+            ] {
+                for op in [Add, Sub, Mul, Fma, Mad, Mov, And, Or, Xor, Div] {
+                    let of_reals = ty == Ty::F(32);
+                    if op == Div || (op == Fma) != of_reals && matches!(op, Fma | Mad) {
+                        assert_eq!(lanes(op, ty, [&a, &b, &c]), None);
+                        continue;
+                    }
+                    let all = lanes(op, ty, [&a, &b, &c]).expect("no refusal");
+                    let one = std::array::from_fn(|l| compute(op, ty, a[l], b[l], c[l]));
+                    let same =
+                        |x: u64, y: u64| x == y || of_reals && f(x).is_nan() && f(y).is_nan();
+                    assert!((0..14).all(|l| same(all[l], one[l])), "{op:?} on {ty:?}");
+                }
+            }
+        }
     }
 }
