@@ -131,8 +131,7 @@ impl Target {
     }
 
     /// The blocking of contractions. `kc` is the same on all targets, because it is part of the
-    /// meaning; a register tile is as large as the registers allow (measured on AVX-512, see
-    /// `compiler/mlir/benches`). On a GPU `mr` × `nr` is the tile of a block of threads (no measurement behind it).
+    /// meaning; a register tile is as large as the registers allow. `make products` times what comes of it. On a GPU `mr` × `nr` is the tile of a block of threads (no measurement behind it).
     pub const fn blocking(self, dtype: DType) -> Blocking {
         let (mr, vectors) = match self {
             Target::Sm80 | Target::Sm90a => {

@@ -7,6 +7,9 @@
 use crate::emit::{Elem, Emitter, Type, Val};
 use odec_program::Target;
 
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
 /// The shape of a register tile.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
@@ -41,15 +44,6 @@ pub const PAIRS: Elem = Elem::I32;
 pub fn zeros(e: &mut Emitter, tile: Tile) -> Vec<Val> {
     let zero = e.float(0.0, e.vector());
     vec![zero; (tile.rows * tile.vectors) as usize]
-}
-
-/// How many rows ahead a packed panel is prefetched that lies in the second cache or beyond. With AVX2 a row takes six cycles and ten loads, two of
-/// which are prefetches: processors that fetch ahead by themselves are faster without.
-pub fn prefetch(target: Target) -> u64 {
-    match target < Target::Avx512 {
-        true => 0,
-        false => 16,
-    }
 }
 
 /// Values of k that an iteration takes. A whole tile of 16 vector registers has 12 multiply-adds for one of them, and four instructions of the loop's
@@ -89,8 +83,9 @@ pub fn multiply(
         if b.prefetch > 0 {
             let ahead = e.mul_int(b.inner, b.prefetch as i64);
             let ahead = e.at(pb, ahead, b.elem);
-            for v in 0..tile.vectors {
-                let p = e.at_const(ahead, (v * lanes) as i64, b.elem);
+            let line = LINE / b.elem.bytes() as u64;
+            for first in (0..tile.vectors * lanes).step_by(line as usize) {
+                let p = e.at_const(ahead, first as i64, b.elem);
                 e.prefetch(p, false);
             }
         }

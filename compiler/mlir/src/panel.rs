@@ -128,7 +128,12 @@ fn squares(e: &mut Emitter, p: Panel, k: Val, whole: Result<bool, Val>) {
     if p.width.is_multiple_of(lanes) {
         let (zero, width) = (e.int(0), e.int(p.width as i64));
         e.for_each(zero, width, lanes as i64, |e, first| {
-            let skip = e.mul(first, p.stride);
+            let mut skip = e.mul(first, p.stride);
+            if whole != Ok(true) {
+                // Rows of which none exists are not read where they would be, see `square`.
+                let exists = e.cmp(Cmp::Lt, first, p.valid);
+                skip = e.select(exists, skip, zero);
+            }
             let group = Panel {
                 from: e.at(from, skip, p.elem),
                 valid: e.sub(p.valid, first),

@@ -26,6 +26,8 @@ use odec_program::{DType, Quantized, Target, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
 const OVERRUN: u64 = 256;
+/// How many rows ahead a packed panel is prefetched.
+const PREFETCH: u64 = 16;
 /// As many panels of rows as make widening a block of B worth its stores.
 const SEVERAL: i64 = 4;
 
@@ -493,7 +495,7 @@ impl<'a> Kernel<'a> {
             pointer,
             elem,
             inner: nr,
-            prefetch: micro::prefetch(e.target),
+            prefetch: PREFETCH,
         };
         micro::multiply(e, tile, left, right, count, &zeros)
     }
