@@ -83,7 +83,7 @@ pub fn multiply(
         if b.prefetch > 0 {
             let ahead = e.mul_int(b.inner, b.prefetch as i64);
             let ahead = e.at(pb, ahead, b.elem);
-            let line = LINE / b.elem.bytes() as u64;
+            let line = LINE / b.elem.bytes();
             for first in (0..tile.vectors * lanes).step_by(line as usize) {
                 let p = e.at_const(ahead, first as i64, b.elem);
                 e.prefetch(p, false);

@@ -272,7 +272,7 @@ mod tests {
                         continue;
                     }
                     let all = lanes(op, ty, [&a, &b, &c]).expect("no refusal");
-                    let one = std::array::from_fn(|l| compute(op, ty, a[l], b[l], c[l]));
+                    let one: [u64; 14] = std::array::from_fn(|l| compute(op, ty, a[l], b[l], c[l]));
                     let same =
                         |x: u64, y: u64| x == y || of_reals && f(x).is_nan() && f(y).is_nan();
                     assert!((0..14).all(|l| same(all[l], one[l])), "{op:?} on {ty:?}");
