@@ -57,7 +57,7 @@ bench: build ## The training step beside PyTorch's, for seven systems (half an h
 	@scripts/venv.sh .venv-bench benches/requirements.txt
 	@.venv-bench/bin/python benches/bench.py $(ODEC) $(BENCH_ARGS)
 
-products: build ## The matrix products of a training step by themselves, beside OpenBLAS (a minute)
+products: build ## The matrix products of a training step in isolation, beside OpenBLAS (a minute)
 	@scripts/venv.sh .venv tests/reference/requirements.txt
 	@.venv/bin/python benches/contractions.py $(ODEC) $(BENCH_ARGS)
 

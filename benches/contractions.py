@@ -1,4 +1,4 @@
-"""The matrix products of a training step by themselves: odec's kernels beside OpenBLAS, one thread.
+"""The matrix products of a training step in isolation: odec's kernels beside OpenBLAS, one thread.
 
     contractions.py ODEC [MODEL] [--set PATH=VALUE …] [--rounds N] [--beside ODEC] [--out FILE]
 

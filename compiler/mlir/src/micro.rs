@@ -46,8 +46,9 @@ pub fn zeros(e: &mut Emitter, tile: Tile) -> Vec<Val> {
     vec![zero; (tile.rows * tile.vectors) as usize]
 }
 
-/// Values of k that an iteration takes. A whole tile of 16 vector registers has 12 multiply-adds for one of them, and four instructions of the loop's
-/// own: where another process shares the core, instructions are what limits it. Lower tiles are rare.
+/// Values of k per iteration. A whole tile of 16 vector registers has 12 multiply-adds for a value of k, and the loop itself four instructions. With
+/// AVX2 on an EPYC of the third generation, four values an iteration were 1.04 to 1.09 times as fast as one in the median, and no faster at the
+/// fastest. Tiles with fewer multiply-adds are rare.
 fn unrolled(e: &Emitter, tile: Tile) -> i64 {
     match e.target < Target::Avx512 && tile.rows * tile.vectors >= 8 {
         true => 4,

@@ -7,7 +7,7 @@ use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{Area, ParamTable, matrices};
 use super::lower::Tiling;
 use super::spec::Specs;
-use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack, Parts, Terms};
+use odec_program::kernel::{Contract, Extent, KernelSpec, Layout, Order, Pack};
 use odec_program::manifest::Param;
 use odec_program::optimizers::whole::{Part, Plan, Product, Step};
 use odec_program::optimizers::{SLOTS, Whole, of_group};
@@ -167,21 +167,10 @@ impl Matrix<'_> {
             |(epilogue, extras, coeffs)| (Some(epilogue), extras, coeffs),
         );
         let spec = Contract {
-            dtype: real,
-            a: real,
-            b: real,
-            m: Extent::Static(m),
-            n: Extent::Static(n),
-            k: Extent::Static(k),
             a_transposed: p.a.1,
             layout,
-            accumulate: false,
-            rounds: false,
-            parts: Parts::ONE,
-            terms: Terms::ONE,
-            order: Order::Chain,
-            blocking,
             epilogue,
+            ..Contract::new(real, [m, n, k].map(Extent::Static), blocking)
         };
         let extras = extras.into_iter().chain([p.into]);
         let extras: Vec<BufferId> = extras.map(|part| self.buffer(part)).collect();

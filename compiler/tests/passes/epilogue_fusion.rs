@@ -11,7 +11,7 @@ use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
 use odec_graph::Shared;
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Parts, Rows, Store, Terms};
+use odec_program::kernel::{Contract, Extent, Mode, Rows, Store};
 use odec_program::{
     Access, Bindings, Body, Coeff, DType, Entry, EntryId, KernelSpec, Operand, Site, Size, Slot,
     Target,
@@ -22,23 +22,8 @@ const COLS: u64 = 4;
 
 /// The product of a row for each token and a matrix of `n` columns and `k` rows, in f32.
 pub fn contraction(n: u64, k: u64) -> Contract {
-    Contract {
-        dtype: DType::F32,
-        a: DType::F32,
-        b: DType::F32,
-        m: Extent::Dynamic,
-        n: Extent::Static(n),
-        k: Extent::Static(k),
-        a_transposed: false,
-        layout: Layout::Panels,
-        accumulate: false,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
-        order: Order::Chain,
-        blocking: options().tiling.blocking,
-        epilogue: None,
-    }
+    let sizes = [Extent::Dynamic, Extent::Static(n), Extent::Static(k)];
+    Contract::new(DType::F32, sizes, options().tiling.blocking)
 }
 
 /// A contraction of `a` and `b`, a map of its result and `x` that writes `y`; `x` is made first.

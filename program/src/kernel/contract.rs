@@ -198,6 +198,27 @@ pub struct Contract {
 }
 
 impl Contract {
+    /// A · B of one type, A stored [m, k] and B in panels.
+    pub fn new(dtype: DType, [m, n, k]: [Extent; 3], blocking: Blocking) -> Contract {
+        Contract {
+            dtype,
+            a: dtype,
+            b: dtype,
+            m,
+            n,
+            k,
+            a_transposed: false,
+            layout: Layout::Panels,
+            accumulate: false,
+            rounds: false,
+            parts: Parts::ONE,
+            terms: Terms::ONE,
+            order: Order::Chain,
+            blocking,
+            epilogue: None,
+        }
+    }
+
     /// Operands and scalars of the epilogue.
     fn extras(&self) -> (usize, usize) {
         let extras = self.epilogue.as_ref();
@@ -466,27 +487,16 @@ impl Kind for ContractKind {
 
     fn samples() -> Vec<Sample<Contract>> {
         let (m, n, k) = (5, 7, 9);
+        let blocking = Blocking {
+            mr: 4,
+            nr: 4,
+            kc: 4,
+            nc: 8,
+        };
+        let sizes = [Extent::Dynamic, Extent::Static(n), Extent::Static(k)];
         let plain = |dtype, b| Contract {
-            dtype,
-            a: dtype,
             b,
-            m: Extent::Dynamic,
-            n: Extent::Static(n),
-            k: Extent::Static(k),
-            a_transposed: false,
-            layout: Layout::Panels,
-            accumulate: false,
-            rounds: false,
-            parts: Parts::ONE,
-            terms: Terms::ONE,
-            order: Order::Chain,
-            blocking: Blocking {
-                mr: 4,
-                nr: 4,
-                kc: 4,
-                nc: 8,
-            },
-            epilogue: None,
+            ..Contract::new(dtype, sizes, blocking)
         };
         let (f32s, f64s) = (plain(DType::F32, DType::F32), plain(DType::F64, DType::F64));
         let finished = Contract {

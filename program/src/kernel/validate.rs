@@ -189,9 +189,7 @@ pub(super) fn body(b: &Body, dtype: DType, scope: &Scope) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{
-        Attend, Blocking, Contract, Epilogue, KernelSpec, Layout, Parts, Rows, Store, Terms,
-    };
+    use crate::kernel::{Attend, Blocking, Contract, Epilogue, KernelSpec, Layout, Rows, Store};
 
     fn map() -> Rows {
         let mut body = Body::default();
@@ -213,26 +211,14 @@ mod tests {
     fn product(operands: u32) -> Contract {
         let mut body = Body::default();
         let value = body.push(Expr::Acc);
+        let blocking = Blocking {
+            mr: 4,
+            nr: 8,
+            kc: 256,
+            nc: 512,
+        };
+        let sizes = [Extent::Dynamic, Extent::Static(8), Extent::Static(8)];
         Contract {
-            dtype: DType::F32,
-            a: DType::F32,
-            b: DType::F32,
-            m: Extent::Dynamic,
-            n: Extent::Static(8),
-            k: Extent::Static(8),
-            a_transposed: false,
-            layout: Layout::Panels,
-            accumulate: false,
-            rounds: false,
-            parts: Parts::ONE,
-            terms: Terms::ONE,
-            order: Order::Chain,
-            blocking: Blocking {
-                mr: 4,
-                nr: 8,
-                kc: 256,
-                nc: 512,
-            },
             epilogue: Some(Epilogue {
                 operands,
                 halves: vec![],
@@ -240,6 +226,7 @@ mod tests {
                 body,
                 value,
             }),
+            ..Contract::new(DType::F32, sizes, blocking)
         }
     }
 

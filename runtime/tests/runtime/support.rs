@@ -138,21 +138,8 @@ fn pack(n: Extent, k: Extent, transposed: bool) -> KernelSpec {
 
 fn contract(m: Extent, n: u64, k: Extent, a_transposed: bool) -> KernelSpec {
     KernelSpec::Contract(Contract {
-        dtype: DType::F32,
-        a: DType::F32,
-        b: DType::F32,
-        m,
-        n: Extent::Static(n),
-        k,
         a_transposed,
-        layout: odec_program::kernel::Layout::Panels,
-        accumulate: false,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
-        order: Order::Chain,
-        blocking: BLOCKING,
-        epilogue: None,
+        ..Contract::new(DType::F32, [m, Extent::Static(n), k], BLOCKING)
     })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::harness::{Buffer, Compiled, assert_same, noise, same, targets};
 use odec_program::expr::{Access, BinaryOp, Body, UnaryOp};
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Order, Pack, Parts, Terms};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Order, Pack};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target};
 use std::ops::Range;
@@ -155,27 +155,18 @@ fn kernels(
         order: Order::Chain,
         quantized: None,
     };
+    // the epilogue's residual has a fixed row length
+    let columns = match form.epilogue {
+        true => Extent::Static(shape.n as u64),
+        false => n,
+    };
     let contract = Contract {
-        dtype,
         a: types.a,
         b: types.panels,
-        m,
-        // the epilogue's residual has a fixed row length
-        n: if form.epilogue {
-            Extent::Static(shape.n as u64)
-        } else {
-            n
-        },
-        k,
         a_transposed: form.a_transposed,
-        layout: odec_program::kernel::Layout::Panels,
         accumulate: form.accumulate,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
-        order: Order::Chain,
-        blocking,
         epilogue: form.epilogue.then(|| epilogue(shape.n)),
+        ..Contract::new(dtype, [m, columns, k], blocking)
     };
     [KernelSpec::Pack(pack), KernelSpec::Contract(contract)]
 }

@@ -2,7 +2,7 @@
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, noise, targets};
 use odec_program::kernel::{
-    Blocking, Contract, Extent, Launch, Layout, OperandAccess, Order, Pack, Parts, Terms,
+    Blocking, Contract, Extent, Launch, Layout, OperandAccess, Order, Pack,
 };
 use odec_program::{DType, KernelSpec, Quantized, Target};
 
@@ -44,21 +44,10 @@ fn kernels(
         quantized: Some(q),
     };
     let contract = Contract {
-        dtype: DType::F32,
         a,
         b: a,
-        m: extent(m),
-        n: extent(n),
-        k: extent(k),
-        a_transposed: false,
         layout: Layout::Quantized(q),
-        accumulate: false,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
-        order: Order::Chain,
-        blocking,
-        epilogue: None,
+        ..Contract::new(DType::F32, [m, n, k].map(extent), blocking)
     };
     [KernelSpec::Pack(pack), KernelSpec::Contract(contract)]
 }

@@ -10,7 +10,7 @@ use crate::emulated::{keep, on_gpu};
 use crate::harness::noise;
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Parts, Terms};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Parts, Terms};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{Case, Cases, Expected};
 
@@ -222,25 +222,25 @@ fn contraction(target: Target, cols: u32, [m, n, k]: [u64; 3], lies: &Lies) {
         true => Extent::Dynamic,
         false => Extent::Static(x),
     };
+    let sizes = [
+        dynamic(m, !lies.a_transposed),
+        Extent::Static(n),
+        dynamic(k, lies.a_transposed),
+    ];
     let spec = Contract {
-        dtype: DType::F32,
         a: lies.a,
         b: DType::Bf16,
-        m: dynamic(m, !lies.a_transposed),
-        n: Extent::Static(n),
-        k: dynamic(k, lies.a_transposed),
         a_transposed: lies.a_transposed,
         layout: lies.layout,
         accumulate: lies.accumulate,
         rounds: lies.rounds,
         parts: Parts(lies.parts),
         terms: Terms(lies.terms),
-        order: Order::Chain,
-        blocking: blocking(cols),
         epilogue: lies.finish.then(|| Epilogue {
             halves: if lies.half { vec![3] } else { vec![] },
             ..epilogue(n)
         }),
+        ..Contract::new(DType::F32, sizes, blocking(cols))
     };
     assert!(tensor::contract::runs(&spec));
     let factors = (0..u64::from(lies.terms)).map(|term| {
@@ -506,22 +506,17 @@ fn boxes_bring_what_registers_do() {
             false => Extent::Dynamic,
         };
         let result = |a: DType| {
+            let sizes = [
+                extent(m, a_transposed),
+                Extent::Static(n),
+                extent(k, !a_transposed),
+            ];
             let spec = Contract {
-                dtype: DType::F32,
                 a,
                 b: DType::Bf16,
-                m: extent(m, a_transposed),
-                n: Extent::Static(n),
-                k: extent(k, !a_transposed),
                 a_transposed,
                 layout,
-                accumulate: false,
-                rounds: false,
-                parts: Parts::ONE,
-                terms: Terms::ONE,
-                order: Order::Chain,
-                blocking: Target::Sm80.blocking(DType::F32),
-                epilogue: None,
+                ..Contract::new(DType::F32, sizes, Target::Sm80.blocking(DType::F32))
             };
             assert_eq!(
                 tensor::map::feeds(&spec, 0, Target::Sm90a),
@@ -550,22 +545,11 @@ fn rows_do_not_depend_on_one_another() {
 
 fn rows_alone(target: Target) {
     let (n, k) = (40, 48);
+    let sizes = [Extent::Dynamic, Extent::Static(n), Extent::Static(k)];
     let spec = Contract {
-        dtype: DType::F32,
-        a: DType::F32,
         b: DType::Bf16,
-        m: Extent::Dynamic,
-        n: Extent::Static(n),
-        k: Extent::Static(k),
-        a_transposed: false,
         layout: Layout::Columns,
-        accumulate: false,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
-        order: Order::Chain,
-        blocking: Target::Sm80.blocking(DType::F32),
-        epilogue: None,
+        ..Contract::new(DType::F32, sizes, Target::Sm80.blocking(DType::F32))
     };
     let spec = KernelSpec::Contract(spec);
     let (a, b) = (

@@ -12,9 +12,7 @@ use crate::rounding;
 use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
 use odec_program::gpu::tensor::warpgroup::{self, Tokens};
-use odec_program::kernel::{
-    Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts, Terms,
-};
+use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
 use odec_program::{DType, Quantized, Size, Slot, Target};
 
 /// How contractions of one real type are cut up for a target.
@@ -123,21 +121,13 @@ impl Lowering<'_> {
         };
         let (order, blocking) = self.tiling.of(panels);
         let spec = Contract {
-            dtype: self.real,
             a: dtype(ta, self.real),
             b: panels.dtype,
-            m: extent(m),
-            n: extent(width),
-            k: extent(k),
             a_transposed,
             layout,
             accumulate: self.accumulates(n),
-            rounds: false,
-            parts: Parts::ONE,
-            terms: Terms::ONE,
             order,
-            blocking,
-            epilogue: None,
+            ..Contract::new(self.real, [m, width, k].map(extent), blocking)
         };
         let spec = match self.tiling.warpgroups {
             Some(tokens) if warpgroup::runs(&spec, Target::Sm90a) => warpgroup::tiled(spec, tokens),

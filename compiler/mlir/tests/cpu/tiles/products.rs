@@ -4,9 +4,7 @@
 
 use crate::harness::{Buffer, Compiled};
 use odec_program::expr::{Access, Body, Expr, UnaryOp};
-use odec_program::kernel::{
-    Blocking, Contract, Epilogue, Extent, Layout, Order, Pack, Parts, Terms,
-};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Order, Pack};
 use odec_program::{DType, Kernel, KernelSpec};
 use odec_runtime::device::Device;
 use odec_runtime::device::memory::Words;
@@ -100,21 +98,13 @@ pub fn kernels(
         quantized: None,
     };
     let contract = Contract {
-        dtype: DType::F32,
         a: form.a,
         b: DType::Bf16,
-        m: extent(m),
-        n: extent(n),
-        k: extent(k),
         a_transposed: form.a_transposed,
-        layout: Layout::Panels,
         accumulate: form.accumulate,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
         order,
-        blocking,
         epilogue: form.epilogue.then(epilogue),
+        ..Contract::new(DType::F32, [m, n, k].map(extent), blocking)
     };
     [KernelSpec::Pack(pack), KernelSpec::Contract(contract)]
 }

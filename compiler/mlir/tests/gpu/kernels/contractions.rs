@@ -2,7 +2,7 @@
 
 use super::{Case, blocking, check, floats, of_type, room};
 use odec_program::expr::{Access, Body, Expr};
-use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order, Parts, Terms};
+use odec_program::kernel::{Contract, Epilogue, Extent, Layout};
 use odec_program::{DType, KernelSpec};
 
 /// Bias by column, a row's number, a scale: what an epilogue may read.
@@ -67,22 +67,19 @@ fn contractions() {
             } else {
                 room(m * n)
             });
+            let sizes = [
+                dynamic(m, !a_transposed),
+                Extent::Static(n),
+                dynamic(k, a_transposed),
+            ];
             let spec = Contract {
-                dtype: DType::F32,
                 a,
                 b: right,
-                m: dynamic(m, !a_transposed),
-                n: Extent::Static(n),
-                k: dynamic(k, a_transposed),
                 a_transposed,
                 layout,
                 accumulate,
-                rounds: false,
-                parts: Parts::ONE,
-                terms: Terms::ONE,
-                order: Order::Chain,
-                blocking: blocking(),
                 epilogue: finish.clone(),
+                ..Contract::new(DType::F32, sizes, blocking())
             };
             cases.push(Case {
                 spec: KernelSpec::Contract(spec),
@@ -100,22 +97,11 @@ fn contractions() {
 #[test]
 fn contractions_of_zeros() {
     let (m, n, k) = (3, 5, 300);
+    let sizes = [Extent::Dynamic, Extent::Static(n), Extent::Static(k)];
     let spec = Contract {
-        dtype: DType::F32,
-        a: DType::F32,
-        b: DType::F32,
-        m: Extent::Dynamic,
-        n: Extent::Static(n),
-        k: Extent::Static(k),
-        a_transposed: false,
         layout: Layout::Columns,
         accumulate: true,
-        rounds: false,
-        parts: Parts::ONE,
-        terms: Terms::ONE,
-        order: Order::Chain,
-        blocking: blocking(),
-        epilogue: None,
+        ..Contract::new(DType::F32, sizes, blocking())
     };
     let zero = |n: u64, sign: f32| vec![(0.0 * sign).to_bits(); n as usize];
     let case = |signs: [f32; 3], accumulate| Case {
