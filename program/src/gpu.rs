@@ -381,13 +381,22 @@ pub mod attend {
     }
     /// Elements of a tile of scores, columns first.
     pub const SCORES: u64 = COLS * (ROWS + PAD);
+    /// Elements before the rows that are listed, where some tokens take no part.
+    pub fn listed(a: &Attend) -> u64 {
+        staged(a) + 2 * SCORES + COLS
+    }
+    /// Bytes for the numbers of rows on both sides, and one of each thread.
+    const LISTS: u64 = (ROWS + COLS + THREADS) * 4;
     /// Bytes for operands and weights.
     pub fn forward_shared(a: &Attend) -> u64 {
-        (staged(a) + SCORES) * 4
+        match a.partial {
+            true => backward_shared(a),
+            false => (staged(a) + SCORES) * 4,
+        }
     }
     /// Bytes for operands, weights and slopes, and a number per row or column.
     pub fn backward_shared(a: &Attend) -> u64 {
-        (staged(a) + 2 * SCORES + COLS) * 4
+        listed(a) * 4 + if a.partial { LISTS } else { 0 }
     }
 }
 
@@ -465,10 +474,10 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let backward = matches!(spec, KernelSpec::AttendBackward(_));
-            // The others are numbers for each head: statistics and sinks.
+            // The others are numbers for each head or token: statistics, sinks, and who takes part.
             let columns = match n {
                 3 => !(backward && a.reads_delta()),
-                n => n < 3 || (backward && n > 4),
+                n => n < 3 || (backward && (5..9).contains(&n)),
             };
             match tensor::attend::runs(a) && columns {
                 true => 16,
@@ -583,6 +592,7 @@ mod tests {
                 value: None,
                 scores: Default::default(),
                 order: Default::default(),
+                partial: false,
             };
             assert!(attend::backward_shared(&a) <= SHARED_LIMIT, "{head}");
             assert!(attend::forward_shared(&a) <= attend::backward_shared(&a));
@@ -602,6 +612,7 @@ mod tests {
                 value: None,
                 scores: Default::default(),
                 order: Default::default(),
+                partial: false,
             };
             assert!(tensor::attend::runs(&a));
             // A result in bf16 is for these alone.

@@ -13,7 +13,7 @@ pub use data::{Data, Flow, Form, Images, Pairs, Target, Times, Tokenizer, Vector
 pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 16;
+pub const FORMAT: u32 = 17;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

@@ -48,9 +48,18 @@ impl GraphBuilder<'_> {
             }
             (rows, padding) => rows.or(padding.copied()),
         };
-        let operands = match left_out {
-            Some(rows) => among(b, &attention, operands, rows)?,
-            None => operands.to_vec(),
+        // Distances are those of all tokens, and keys of another sequence are left out beside queries that are not.
+        let partial = sequence == self.sequence && attention.window.is_none() && !attention.alibi;
+        let (attention, operands) = match left_out {
+            Some(rows) if partial => {
+                let attention = Attention {
+                    partial,
+                    ..attention
+                };
+                (attention, [operands, &[rows]].concat())
+            }
+            Some(rows) => (attention, among(b, &attention, operands, rows)?),
+            None => (attention, operands.to_vec()),
         };
         match self.kv {
             KvMode::Prefill => nn::attend(b, attention, &operands),
@@ -109,7 +118,8 @@ impl GraphBuilder<'_> {
     ) -> Result<Value, TypeError> {
         let each = self.kv == KvMode::Several;
         let mut operands = operands.to_vec();
-        for (n, what) in [(1, "k"), (2, "v")] {
+        let numbers = attention.partial.then(|| (operands.len() - 1, "numbers"));
+        for (n, what) in [(1, "k"), (2, "v")].into_iter().chain(numbers) {
             let cache = self.cache(b, operands[n], what, false)?;
             let places = self.places(b)?;
             let given: Vec<Value> = [cache, operands[n]].into_iter().chain(places).collect();
@@ -229,7 +239,8 @@ impl GraphBuilder<'_> {
 }
 
 /// The operands of attention where each head's queries and keys have one more column, by which no query meets the key of a token that is left out:
-/// one that does not take the step, or what fills up a row. `rows` is 0 or less than that. Kept keys keep it, so tokens of later runs know as well.
+/// one that does not take the step, or what fills up a row. For attention in which tokens that take no part are queries as well, or distances
+/// between tokens count. `rows` is 0 or less than that. Kept keys keep it, so tokens of later runs know as well.
 fn among(
     b: &mut Builder,
     attention: &Attention,

@@ -11,7 +11,7 @@
 //! ```
 //! of their text, kₙ the capacity's share of all its tokens, rounded up; the others keep xₙ₋₁ for good. A token's steps then depend on
 //! the scores of later tokens. With a threshold θ that is so while the model is trained; else, of the tokens that took step n − 1, those take step n
-//! for which sigmoid(s) > θ (Raposo et al. 2024, arXiv:2404.02258, 3.5), which `choice` in the loss brings about. In step n a token attends to those that take it, and to no others; linear maps are computed for these alone
+//! for which sigmoid(s) > θ (Raposo et al. 2024, arXiv:2404.02258, 3.5), which `choice` in the loss brings about. In step n a token attends to those that take it, and to no others; linear maps and attention are computed for these alone
 //! ([`Builder::rows`]). All M steps are unrolled; one that no token takes is passed over. Which tokens take a step is a constant to the
 //! gradient, which reaches the router through what changes are multiplied by.
 
@@ -140,7 +140,7 @@ pub fn fit(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     sink.push(
         Diagnostic::error(codes::INCOMPATIBLE, leaf.span, message)
             .also(e.span, "only some tokens take a step here")
-            .help("in routed steps tokens meet by attention without `softcap`: put shifts, convolutions and scans into another evolve"),
+            .help("in routed steps tokens meet by attention, with a `softcap` only where there is neither `window` nor `bias`: put shifts, convolutions and scans into another evolve"),
     );
     None
 }

@@ -309,7 +309,7 @@ fn sees_no_padding(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
         let places = (!reads.capacities.is_empty()).then_some("experts have a number of places");
         let later = reads
             .padding
-            .then_some("tokens after a token may be what fills up its row");
+            .then_some("tokens that it reads may be what fills up a row");
         Some((leaf, places.or(later)?))
     });
     let Some((leaf, what)) = found else {

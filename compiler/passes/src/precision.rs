@@ -214,7 +214,7 @@ impl<'g> Reading<'g> {
             OpKind::GroupedMatMul(_) if i != 1 => return Some(Rounds::Contraction),
             OpKind::GroupedOuter(_) if i != 0 => return Some(Rounds::Contraction),
             OpKind::Attention(_) => i < 3,
-            OpKind::AttentionBackward(_) => i != 4,
+            OpKind::AttentionBackward(_) => i < 6 && i != 4,
             OpKind::CachedAttention(_) => i == 0,
             OpKind::ShiftTokens(_) | OpKind::Depthwise(_) => i == 0,
             OpKind::Append(_) => i == 1,

@@ -115,6 +115,20 @@ pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
     })
 }
 
+/// The same where only some tokens take part, in attention that leaves the others out.
+fn pairs_of(tokens: Bindings, a: &Attend, share: RowShare) -> u64 {
+    let part = |n: u64| if a.partial { share.part(n) } else { n };
+    let (seq, past) = (part(tokens.seq), part(tokens.past));
+    pairs(
+        Bindings {
+            seq,
+            past,
+            ..tokens
+        },
+        a,
+    )
+}
+
 /// Pairs of tokens of all sequences that see each other.
 pub fn pairs(at: Bindings, a: &Attend) -> u64 {
     let (s, p) = (u128::from(at.seq), u128::from(at.past));
@@ -163,10 +177,14 @@ fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
             found.contractions = grouped(&node.op, [rows, of.n.saturating_mul(of.k)], at, share);
         }
         Kind::Attend(a) | Kind::AttendCached(a) => {
-            found.attention = a.forward_products().saturating_mul(pairs(tokens, &a));
+            found.attention = a
+                .forward_products()
+                .saturating_mul(pairs_of(tokens, &a, share));
         }
         Kind::AttendBackward(a) => {
-            found.attention = a.backward_products().saturating_mul(pairs(tokens, &a));
+            found.attention = a
+                .backward_products()
+                .saturating_mul(pairs_of(tokens, &a, share));
         }
         Kind::LinearAttend(a) => {
             found.recurrences = rows(&ins[0]).saturating_mul(a.products());

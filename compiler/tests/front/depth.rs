@@ -315,7 +315,7 @@ fn what_cannot_be_decided_while_it_runs_is_refused_where_it_stands() {
             ROUTED,
             "lie(att, near)",
             SHARED,
-            "field route = linear(3)\nfield near = attend(linear, linear, linear, heads: 2, causal, softcap: 50)",
+            "field route = linear(3)\nfield near = attend(linear, linear, linear, heads: 2, causal, window: 3, softcap: 50)",
         ),
         ("sideways(3)", "lie(att, ffn)", SHARED, ""),
     ];

@@ -173,6 +173,16 @@ fn what_does_not_go_together_is_said() {
             "swiglu(hidden: 12)",
             "conv(kernel: 3)",
         ),
+        (
+            "what fills up rows of the source under a bound",
+            "attention(heads: 2, from: encoder)",
+            "attend(linear, encoder |> linear, encoder |> linear, heads: 2, softcap: 5)",
+        ),
+        (
+            "what fills up rows at a distance under a bound",
+            "attention(heads: 2)\n",
+            "attend(linear, linear, linear, heads: 2, softcap: 5, bias: alibi)\n",
+        ),
         ("another label", "input  source", "input  french"),
         (
             "no embedding",

@@ -554,14 +554,16 @@ fn mixtures_in_routed_steps_keep_their_bits() {
 }
 
 const MIXED: &str = "field g = rmsnorm |> attention(heads: 2, kv_heads: 1, causal, rope)";
+/// A bound that no mask among the scores would survive.
+const BOUNDED: &str =
+    "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, softcap: 3/4, sinks)";
+/// Attention in which distances count, those of all tokens.
+const DISTANT: &str = "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, window: 3, bias: alibi, sinks)";
 
 /// Tokens that did not take a step are not attended to in it, whether they were read before or together.
 #[test]
 fn a_text_read_in_pieces_is_the_text_read_whole() {
-    for fields in [
-        MIXED,
-        "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, window: 3, bias: alibi, sinks)",
-    ] {
+    for fields in [MIXED, BOUNDED, DISTANT] {
         let (_, m) = planned(Tokens, "strang(f, g)", fields, "");
         is_read_in_pieces(&mut varied(&m), MOST);
     }
@@ -591,8 +593,13 @@ fn neither_memory_nor_passing_over_changes_a_bit() {
 /// Programs in f32 against the meaning of their graphs.
 #[test]
 fn programs_compute_recursions() {
-    for (choice, loss) in [(Tokens, LOSS), (STEPS, NATS)] {
-        let (built, m) = planned(choice, "strang(f, g)", MIXED, loss);
+    for (choice, loss, fields) in [
+        (Tokens, LOSS, MIXED),
+        (STEPS, NATS, MIXED),
+        (STEPS, NATS, BOUNDED),
+        (Tokens, LOSS, DISTANT),
+    ] {
+        let (built, m) = planned(choice, "strang(f, g)", fields, loss);
         let mut e = varied(&m);
         let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
         let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
@@ -645,7 +652,11 @@ fn only_tokens_that_take_a_step_are_computed() {
         costs.backward.contractions - backward.contractions,
         2 * saved
     );
-    assert_eq!(costs.forward.attention, forward.attention);
+    // Of seven tokens 7, 5, 3 and 1 take a step; a pair is a product over the columns of both heads, and a sum.
+    let pairs = |tokens: &[u64]| tokens.iter().map(|n| n * (n + 1) / 2).sum::<u64>();
+    let each = 2 * WIDTH as u64;
+    assert_eq!(costs.forward.attention, each * pairs(&[7; MOST]));
+    assert_eq!(forward.attention, each * pairs(&[7, 5, 3, 1]));
 }
 
 /// Where steps choose their tokens, the work is known: no more and no less than that of the tokens they take.
@@ -668,6 +679,8 @@ fn the_work_of_steps_that_choose_is_known() {
         let forward = taken + scores as u64 + logits;
         assert_eq!(costs.forward.contractions, forward);
         assert_eq!(costs.backward.contractions, 2 * forward);
+        let pairs: usize = counts.iter().map(|n| n * (n + 1) / 2).sum();
+        assert_eq!(costs.forward.attention, (2 * WIDTH * pairs) as u64);
     }
 }
 

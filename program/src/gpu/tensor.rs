@@ -135,7 +135,7 @@ pub mod attend {
     pub fn runs(a: &Attend) -> bool {
         let whole = a.head.is_multiple_of(16) && (16..=MAX_HEAD).contains(&a.head);
         let halves = a.dtype == DType::F32 && a.inputs == DType::Bf16;
-        let one = a.room.is_none();
+        let one = a.room.is_none() && !a.partial;
         halves && whole && one && a.value_head() == a.head && a.scale > 0.0
     }
 

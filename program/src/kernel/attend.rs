@@ -35,6 +35,9 @@ use std::ops::Range;
 /// query of each sequence, at a position of its own below `room`, and the result is as above: dims `[1, past, sequences, room]`, an operand of positions
 /// (i32) behind o and before sinks, of which none is above `past`, which says nothing else. Not causal, queries see all `room` rows, and `past` says
 /// nothing: dims `[seq, past, sequences]`.
+/// Partial: a last operand has a number for each token of the sequence, those that are kept included. A token takes part if its number is 0 or more: the
+/// others are no keys, and results of their queries and gradients of their rows are 0. Blocks, pairs, and what causal queries see, are counted in the tokens that take part,
+/// as if there were no others.
 /// Elements of q, k, v (and of d_o, and o, where the backward kernel reads them) are `inputs`, those of o bf16 where it `rounds`, all others `dtype`, as is
 /// arithmetic.
 /// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
@@ -72,6 +75,9 @@ pub struct Attend {
     /// How products are added up: one by one, or as [`Order::Dots`].
     #[serde(default, skip_serializing_if = "Order::is_chain")]
     pub order: Order,
+    /// Whether some tokens take no part. No distance between tokens counts then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 /// By bits, of all but what seldom tells two kernels of a model apart.
@@ -79,7 +85,14 @@ impl Hash for Attend {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.dtype, self.inputs, self.rounds).hash(state);
         (self.causal, self.scores).hash(state);
-        (self.heads, self.kv_heads, self.head, self.window).hash(state);
+        (
+            self.heads,
+            self.kv_heads,
+            self.head,
+            self.window,
+            self.partial,
+        )
+            .hash(state);
         self.scale.to_bits().hash(state);
     }
 }
@@ -169,6 +182,16 @@ impl Attend {
         self.operand(name, Mode::Read, extent)
     }
 
+    /// The numbers of all tokens that are kept. Dims are those of the cached kernel.
+    pub(super) fn kept_numbers(&self) -> OperandAccess {
+        let (each, dims): (u64, &'static [usize]) = (1, &[0, 1]);
+        let extent = match self.room {
+            None => Count::Sum { dims, each },
+            Some(room) => Count::Kept { room, each },
+        };
+        self.operand("numbers", Mode::Read, extent)
+    }
+
     /// The room of several sequences, in the cached kernel, each of which has a query at a position of its own.
     pub fn own_positions(&self) -> Option<u64> {
         self.room.filter(|_| self.causal)
@@ -178,6 +201,12 @@ impl Attend {
     pub(super) fn sinks(&self) -> Option<OperandAccess> {
         let sinks = || self.operand("sinks", Mode::Read, Count::fixed(self.heads));
         self.scores.sinks.then(sinks)
+    }
+
+    /// The numbers that say who takes part, behind all else: of the tokens of each sequence, or of those that are kept.
+    pub(super) fn numbers(&self, extent: Count) -> Option<OperandAccess> {
+        let numbers = || self.operand("numbers", Mode::Read, extent);
+        self.partial.then(numbers)
     }
 
     /// A number for each row and head of queries.
@@ -229,16 +258,37 @@ impl Attend {
             operands,
             dims: vec![Dimension::any("batch"), Dimension::any("seq")],
             coeffs: 0,
-            scratch: vec![Count::fixed(self.forward_scratch())],
+            scratch: self.list_scratch(
+                self.forward_scratch(),
+                Count::Blocks {
+                    dim: 1,
+                    block: Self::BLOCK,
+                    each: 2,
+                },
+            ),
             work: self.work(self.forward_products(), [Some(0), None], 1),
         }
     }
 
     /// Elements of scratch of a forward tile (the emitter documents the layout).
-    fn forward_scratch(&self) -> u64 {
+    pub(super) fn forward_scratch(&self) -> u64 {
         let (b, d, v) = (Self::BLOCK, self.padded_head(), self.padded_value());
         // q block, transposed k block, v block, o accumulator, scores, running max and sum; in pairs, blocks take half of that
         2 * b * (d + v) + b * b + 4 * b + 64
+    }
+
+    /// Elements of a block of rows beside each other, of queries, keys or values.
+    pub fn beside(&self) -> u64 {
+        Self::BLOCK * self.padded_head().max(self.padded_value())
+    }
+
+    /// So many elements of scratch; where some tokens take no part, a block of rows beside each other as well, and the list of those that do: their
+    /// numbers, 8 bytes each, and room for one more.
+    pub(super) fn list_scratch(&self, fixed: u64, numbers: Count) -> Vec<Count> {
+        match self.partial {
+            true => vec![Count::fixed(fixed + self.beside() + 16), numbers],
+            false => vec![Count::fixed(fixed)],
+        }
     }
 
     pub(super) fn validate(&self) -> Result<(), String> {
@@ -268,6 +318,9 @@ impl Attend {
         }
         if let Some(room) = self.room {
             validate::length("rows that are kept", room)?;
+        }
+        if self.partial && (self.window.is_some() || self.scores.alibi) {
+            return Err("distances count where some tokens take no part".into());
         }
         match self.window {
             Some(0) => return Err("its window is empty".into()),
@@ -310,7 +363,8 @@ impl Attend {
             false => "",
         };
         let rounds = if self.rounds { ", o in bf16" } else { "" };
-        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}{pairs}{rounds}")
+        let some = if self.partial { ", of some tokens" } else { "" };
+        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}{pairs}{rounds}{some}")
     }
 
     /// Shared and own keys, masks of each kind, in every type; then values of other widths and other scores; then pairs.
@@ -330,6 +384,7 @@ impl Attend {
                 rounds: false,
                 scores: Scores::default(),
                 order: Order::Chain,
+                partial: false,
             };
             Sample::new(spec, dims, &[])
         };
@@ -348,7 +403,13 @@ impl Attend {
         };
         let mut pairs = values.clone();
         pairs.spec.order = Order::Dots;
-        all.extend([values, scores, pairs]);
+        let mut some = values.clone();
+        some.spec.window = None;
+        some.spec.partial = true;
+        some.spec.scores.sinks = sinks;
+        let mut both = some.clone();
+        both.spec.order = Order::Dots;
+        all.extend([values, scores, pairs, some, both]);
         all
     }
 }
@@ -379,7 +440,11 @@ impl Kind for AttendKind {
             a.rows(3, Mode::Write, &[0, 1]),
             a.statistic("lse", Mode::Write, &[0, 1]),
         ];
-        a.signature(operands.into_iter().chain(a.sinks()).collect(), 3)
+        let behind = a
+            .sinks()
+            .into_iter()
+            .chain(a.numbers(Count::rows(&[0, 1], 1)));
+        a.signature(operands.into_iter().chain(behind).collect(), 3)
     }
 
     fn tiles(a: &Attend, dims: &[u64]) -> u64 {
@@ -398,9 +463,11 @@ impl Kind for AttendKind {
         let mut all = Attend::samples_at(&[2, 5], true);
         let mut full = all[0].clone();
         full.spec.causal = false;
+        let mut some = full.clone();
+        some.spec.partial = true;
         let mut rounding = all[1].clone();
         rounding.spec.rounds = true;
-        all.extend([full, rounding]);
+        all.extend([full, some, rounding]);
         all
     }
 }
@@ -455,7 +522,29 @@ impl<M> Head<'_, M> {
         out
     }
 
-    pub(super) fn rows<T: Real>(&self, operand: u32) -> Vec<Vec<T>>
+    /// These rows.
+    pub(super) fn rows<T: Real>(&self, operand: u32, rows: &[u64]) -> Vec<Vec<T>>
+    where
+        M: Memory<T>,
+    {
+        rows.iter().map(|r| self.row(operand, *r)).collect()
+    }
+
+    /// Those of so many rows of keys that take part, in order. `numbers`: the operand that says so.
+    pub(super) fn part<T: Real>(&self, rows: u64, numbers: u32) -> Vec<u64>
+    where
+        M: Memory<T>,
+    {
+        let first = self.batch * self.keys;
+        let takes = |r: &u64| {
+            let number = || self.memory.load(numbers, first + r).to_f64();
+            !self.kernel.partial || number() >= 0.0
+        };
+        (0..rows).filter(takes).collect()
+    }
+
+    /// Writes zeros to those rows of queries, or of keys, that are not among these.
+    pub(super) fn clear<T: Real>(&mut self, operand: u32, part: &[u64])
     where
         M: Memory<T>,
     {
@@ -463,15 +552,10 @@ impl<M> Head<'_, M> {
             true => self.keys,
             false => self.seq,
         };
-        (0..rows).map(|r| self.row(operand, r)).collect()
-    }
-
-    /// The first so many rows of keys or values.
-    pub(super) fn kept<T: Real>(&self, operand: u32, rows: u64) -> Vec<Vec<T>>
-    where
-        M: Memory<T>,
-    {
-        (0..rows).map(|r| self.row(operand, r)).collect()
+        let zeros = vec![T::ZERO; self.kernel.columns(operand.into()) as usize];
+        for r in (0..rows).filter(|r| !part.contains(r)) {
+            self.write(operand, r, &zeros);
+        }
     }
 
     pub(super) fn write<T: Real>(&mut self, operand: u32, row: u64, values: &[T])
@@ -493,12 +577,12 @@ impl<M> Head<'_, M> {
         (self.kernel.scores.sinks).then(|| self.memory.load(operand, number))
     }
 
-    /// Keys that a query row sees.
-    pub(super) fn keys(&self, row: u64) -> Range<usize> {
+    /// Keys that a query row sees, of so many that take part.
+    pub(super) fn keys(&self, row: u64, keys: usize) -> Range<usize> {
         let end = if self.kernel.causal {
             row + 1
         } else {
-            self.keys
+            keys as u64
         };
         self.kernel.first_key(row) as usize..end as usize
     }
@@ -636,14 +720,22 @@ impl<'a, T: Real> Query<'a, T> {
 pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
     let mut query = Query::<T>::new(kernel);
     let [batch, seq] = dims;
+    let numbers = SINKS + u32::from(kernel.scores.sinks);
     each_head(kernel, memory, (batch, seq, seq), |mut head| {
-        let (q, k, v) = (head.rows::<T>(Q), head.rows::<T>(K), head.rows::<T>(V));
+        let part = head.part::<T>(seq, numbers);
+        let [q, k, v] = [Q, K, V].map(|operand| head.rows::<T>(operand, &part));
         let of = (head.number, head.sink::<T>(SINKS));
-        for i in 0..head.seq {
-            let (o, lse) = query.attend(of, i, &q[i as usize], &k, &v, head.keys(i));
-            head.write(O, i, &o);
-            let at = head.statistic(i);
+        for (i, row) in part.iter().enumerate() {
+            let seen = head.keys(i as u64, part.len());
+            let (o, lse) = query.attend(of, i as u64, &q[i], &k, &v, seen);
+            head.write(O, *row, &o);
+            let at = head.statistic(*row);
             head.memory.store(LSE, at, lse);
+        }
+        head.clear::<T>(O, &part);
+        for row in (0..seq).filter(|r| !part.contains(r)) {
+            let at = head.statistic(row);
+            head.memory.store(LSE, at, T::ZERO);
         }
     });
 }

@@ -18,6 +18,7 @@ const D_O: u32 = 5;
 const D_Q: u32 = 6;
 const D_K: u32 = 7;
 const D_V: u32 = 8;
+const NUMBERS: u32 = 9;
 
 pub(super) struct AttendBackwardKind;
 
@@ -59,6 +60,8 @@ impl Kind for AttendBackwardKind {
             a.rows(7, Mode::Write, &[0, 1]),
             a.rows(8, Mode::Write, &[0, 1]),
         ];
+        let numbers = a.numbers(Count::rows(&[0, 1], 1));
+        let operands = operands.into_iter().chain(numbers).collect();
         let (block, d, v) = (Attend::BLOCK, a.padded_head(), a.padded_value());
         // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta. In pairs, all blocks but k and d_q take half of that, which leaves
         // more than the half block that holds the gradient once more.
@@ -69,8 +72,15 @@ impl Kind for AttendBackwardKind {
             block,
             each: d + v,
         };
+        let numbers = Count::Blocks {
+            dim: 1,
+            block,
+            each: 2,
+        };
+        let mut scratch = a.list_scratch(fixed, numbers);
+        scratch.push(of_sequence);
         Signature {
-            scratch: vec![Count::fixed(fixed), of_sequence],
+            scratch,
             work: a.work(a.backward_products(), [Some(0), None], 1),
             ..a.signature(operands, 3)
         }
@@ -90,7 +100,11 @@ impl Kind for AttendBackwardKind {
     }
 
     fn samples() -> Vec<Sample<Attend>> {
-        Attend::samples_at(&[2, 5], false)
+        let mut all = Attend::samples_at(&[2, 5], false);
+        let mut some = all[0].clone();
+        (some.spec.causal, some.spec.partial) = (false, true);
+        all.push(some);
+        all
     }
 }
 
@@ -105,23 +119,24 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
     let (scale, order) = (T::of(kernel.scale), kernel.order);
     let [batch, seq] = dims;
     each_head(kernel, memory, (batch, seq, seq), |mut head| {
-        let [q, k, v, d_o] = [Q, K, V, D_O].map(|operand| head.rows::<T>(operand));
-        let o = (!kernel.reads_delta()).then(|| head.rows::<T>(O));
+        let part = head.part::<T>(seq, NUMBERS);
+        let [q, k, v, d_o] = [Q, K, V, D_O].map(|operand| head.rows::<T>(operand, &part));
+        let o = (!kernel.reads_delta()).then(|| head.rows::<T>(O, &part));
         let zero = |columns: u64| vec![vec![T::ZERO; columns as usize]; q.len()];
         let (mut d_k, mut d_v) = match head.number % kernel.group() {
             0 => (zero(kernel.head), zero(kernel.value_head())),
-            _ => (head.rows::<T>(D_K), head.rows::<T>(D_V)),
+            _ => (head.rows::<T>(D_K, &part), head.rows::<T>(D_V, &part)),
         };
         // Queries that are multiplied together.
         for queries in pieces(0..q.len(), order.chunk()) {
             let mut all: Vec<Seen<T>> = vec![];
             for i in queries.clone() {
-                let lse = head.memory.load(LSE, head.statistic(i as u64));
+                let lse = head.memory.load(LSE, head.statistic(part[i]));
                 let delta = match &o {
                     Some(o) => row_product(&o[i], &d_o[i]),
-                    None => head.memory.load(DELTA, head.statistic(i as u64)),
+                    None => head.memory.load(DELTA, head.statistic(part[i])),
                 };
-                let keys = head.keys(i as u64);
+                let keys = head.keys(i as u64, part.len());
                 let score = |j: usize| {
                     let scaled = op(BinaryOp::Mul, products::sum(order, &k[j], &q[i]), scale);
                     shaping.of(head.number, scaled, i as u64, j as u64)
@@ -151,7 +166,7 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
                 }
                 d_q.iter_mut()
                     .for_each(|x| *x = products::result(order, *x));
-                head.write(D_Q, i as u64, &d_q);
+                head.write(D_Q, part[i], &d_q);
             }
             // Of two queries the second sees the last keys, the first one the first.
             let (first, last) = (all.first(), all.last());
@@ -166,9 +181,12 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
         }
         let sums = d_k.iter_mut().chain(&mut d_v).flatten();
         sums.for_each(|x| *x = products::result(order, *x));
-        for (r, (d_k, d_v)) in d_k.iter().zip(&d_v).enumerate() {
-            head.write(D_K, r as u64, d_k);
-            head.write(D_V, r as u64, d_v);
+        for (row, (d_k, d_v)) in part.iter().zip(d_k.iter().zip(&d_v)) {
+            head.write(D_K, *row, d_k);
+            head.write(D_V, *row, d_v);
+        }
+        for operand in [D_Q, D_K, D_V] {
+            head.clear::<T>(operand, &part);
         }
     });
 }

@@ -25,6 +25,7 @@ impl Kind for AttendCachedKind {
         match (a.causal, a.room) {
             (false, None) => Err("attention to the kept keys of one sequence is causal".into()),
             (false, Some(_)) if a.scores.alibi => Err("its queries have no places".into()),
+            (false, Some(_)) if a.partial => Err("all kept keys take part".into()),
             _ => Ok(()),
         }
     }
@@ -41,6 +42,7 @@ impl Kind for AttendCachedKind {
             a.rows(3, Mode::Write, rows),
         ];
         let operands = operands.into_iter().chain(places(a)).chain(a.sinks());
+        let operands = operands.chain(a.partial.then(|| a.kept_numbers()));
         let operands = operands.collect();
         let mut dims = vec![Dimension::any("seq"), Dimension::any("past")];
         dims.extend(a.room.map(|_| Dimension::any("sequences")));
@@ -60,9 +62,17 @@ impl Kind for AttendCachedKind {
                 Work::attention(Count::rows(&[2, 0], each))
             }
         };
+        let numbers = match a.room {
+            None => Count::Sum {
+                dims: &[0, 1],
+                each: 2,
+            },
+            Some(room) => Count::fixed(room.saturating_mul(2)),
+        };
         Signature {
             dims,
             work,
+            scratch: a.list_scratch(a.forward_scratch(), numbers),
             ..a.signature(operands, 3)
         }
     }
@@ -95,7 +105,7 @@ impl Kind for AttendCachedKind {
                 window: None,
                 ..of(8)
             };
-            if !full.scores.alibi {
+            if !full.scores.alibi && !full.partial {
                 all.push(Sample::new(full, &[3, 4, 2], &[]));
             }
         }
@@ -124,6 +134,7 @@ pub fn eval_attend_cached<T: Real>(
     };
     let own = kernel.own_positions().is_some();
     let sinks = PLACES + u32::from(own);
+    let numbers = sinks + u32::from(kernel.scores.sinks);
     let mut query = Query::<T>::new(kernel);
     each_head(kernel, memory, (sequences, seq, keys), |mut head| {
         let past = match own {
@@ -134,12 +145,23 @@ pub fn eval_attend_cached<T: Real>(
             true => past + seq,
             false => keys,
         };
-        let (k, v) = (head.kept::<T>(K, seen), head.kept::<T>(V, seen));
+        let part = head.part::<T>(seen, numbers);
+        let [k, v] = [K, V].map(|operand| head.rows::<T>(operand, &part));
         let of = (head.number, head.sink::<T>(sinks));
+        let mut queries = vec![];
         for i in 0..seq {
-            let (q, position) = (head.row::<T>(Q, i), past + i);
-            let (o, _) = query.attend(of, position, &q, &k, &v, head.keys(position));
+            // Where queries see all keys, all take part.
+            let position = match kernel.causal {
+                true => part.iter().position(|row| *row == past + i),
+                false => Some((past + i) as usize),
+            };
+            let Some(position) = position else { continue };
+            let seen = head.keys(position as u64, part.len());
+            let q = head.row::<T>(Q, i);
+            let (o, _) = query.attend(of, position as u64, &q, &k, &v, seen);
             head.write(O, i, &o);
+            queries.push(i);
         }
+        head.clear::<T>(O, &queries);
     });
 }

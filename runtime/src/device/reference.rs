@@ -227,6 +227,7 @@ mod tests {
                 value: None,
                 scores: Default::default(),
                 order: Default::default(),
+                partial: false,
             };
             let inputs = [random(1, n), random(2, n), random(3, n)];
             let d_o = random(4, n);

@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// q `[B, S, heads · head]`, k `[B, S, kv_heads · head]`, v `[B, S, kv_heads · value] → ` o `[B, S, heads · value]`, lse `[B, S, heads]`.
 /// Per head `o_i = Σ_j p_ij v_j`, `p_ij = exp(s_ij − lse_i)`, `s_ij = q_i · k_j / √head`, j ≤ i if causal, i − window < j if there is
 /// a window. Heads share keys and values in groups (Ainslie et al. 2023). What else becomes of scores: [`Scores`]. A fourth operand, a number for
-/// each head, are sinks.
+/// each head, are sinks. Partial: the last operand has a number `[B, S, 1]` for each token, and those whose number is below 0 take no part: they are no
+/// keys, and their results are 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     pub heads: u64,
@@ -27,6 +28,7 @@ pub struct Attention {
     pub window: Option<u64>,
     pub softcap: Option<f64>,
     pub alibi: bool,
+    pub partial: bool,
 }
 
 impl Attention {
@@ -39,6 +41,7 @@ impl Attention {
             window: None,
             softcap: None,
             alibi: false,
+            partial: false,
         }
     }
 
@@ -63,7 +66,22 @@ impl Attention {
                 sinks,
             },
             order: Order::Chain,
+            partial: self.partial,
         }
+    }
+
+    /// Operands but the numbers of those that take part, and these.
+    pub(super) fn numbers<'t, T>(&self, ins: &'t [T]) -> (&'t [T], Option<&'t T>) {
+        match ins.split_last() {
+            Some((numbers, others)) if self.partial => (others, Some(numbers)),
+            _ => (ins, None),
+        }
+    }
+
+    /// The tokens of a sequence that take part, of so many from `first` on.
+    pub(super) fn part(numbers: Option<&Tensor>, first: usize, tokens: usize) -> Vec<usize> {
+        let takes = |i: &usize| numbers.is_none_or(|of| of.data[first + i] >= 0.0);
+        (0..tokens).filter(takes).collect()
     }
 
     /// The keys that a query at position `i` of `seq` sees.
@@ -140,6 +158,9 @@ impl Attention {
         if self.window == Some(0) || (self.window.is_some() && !self.causal) {
             return fail(op, "a window without tokens, or one that looks ahead");
         }
+        if self.partial && (self.window.is_some() || self.alibi) {
+            return fail(op, "distances count where some tokens take no part");
+        }
         if self.softcap.is_some_and(|c| !(c.is_finite() && c > 0.0)) {
             return fail(op, "scores are bounded by no positive number");
         }
@@ -165,12 +186,15 @@ impl Attention {
         self.check(op, [q, k, v])
     }
 
-    /// Operands with or without sinks.
+    /// Operands with or without sinks; the numbers are like one column of `numbered`.
     pub(super) fn operands<'t>(
         &self,
         op: &'static str,
         ins: &'t [TensorType],
+        numbered: usize,
     ) -> Result<[&'t TensorType; 3], TypeError> {
+        let (ins, numbers) = self.numbers(ins);
+        self.check_numbers(op, numbers, ins.get(numbered))?;
         let [q, k, v] = match ins {
             [_, _, _, sinks] => {
                 if *sinks != TensorType::real([Dim::Fixed(self.heads)]) {
@@ -183,6 +207,21 @@ impl Attention {
         Ok([q, k, v])
     }
 
+    /// One for each row of an operand.
+    pub(super) fn check_numbers(
+        &self,
+        op: &'static str,
+        numbers: Option<&TensorType>,
+        of: Option<&TensorType>,
+    ) -> Result<(), TypeError> {
+        match numbers {
+            Some(numbers) if Some(numbers) != of.map(|t| t.with_cols(1)).as_ref() => {
+                fail(op, format!("numbers of type {numbers}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The attributes that are not as in [`Attention::new`].
     pub(super) fn more(&self) -> Vec<(&'static str, String)> {
         let kv_heads =
@@ -190,7 +229,8 @@ impl Attention {
         let window = self.window.map(|w| ("window", w.to_string()));
         let softcap = self.softcap.map(|c| ("softcap", c.to_string()));
         let alibi = self.alibi.then(|| ("alibi", "true".to_string()));
-        [kv_heads, window, softcap, alibi]
+        let partial = self.partial.then(|| ("partial", "true".to_string()));
+        [kv_heads, window, softcap, alibi, partial]
             .into_iter()
             .flatten()
             .collect()
@@ -203,6 +243,7 @@ impl Attention {
             window: given.optional("window")?,
             softcap: given.optional("softcap")?,
             alibi: given.optional("alibi")?.unwrap_or(false),
+            partial: given.optional("partial")?.unwrap_or(false),
             ..self
         })
     }
@@ -231,7 +272,8 @@ pub(super) fn shared(
 
 #[derive(Clone, Copy)]
 pub(super) struct Head {
-    first: usize,
+    /// Rows before those of its sequence.
+    pub first: usize,
     /// The head's number.
     pub head: usize,
     count: usize,
@@ -297,12 +339,13 @@ impl Op for Attention {
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [q, k, v] = self.operands(Self::NAME, ins)?;
+        let [q, k, v] = self.operands(Self::NAME, ins, 0)?;
         let o = self.check_own(Self::NAME, [q, k, v])?;
         Ok(vec![o, q.with_cols(self.heads)])
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let (ins, numbers) = self.numbers(ins);
         let (q, k, v) = (ins[0], ins[1], ins[2]);
         let seq = q.shape[1] as usize;
         let columns = v.cols() as u64 / self.kv_heads * self.heads;
@@ -311,10 +354,11 @@ impl Op for Attention {
         for (h, kept) in heads(q, self.heads).zip(shared(k, self.heads, self.kv_heads)) {
             let (of_values, of_results) = (kept.of(v), h.of(&o));
             let sink = ins.get(3).map(|sinks| sinks.data[h.head]);
-            let rows = |j| (&k.data[kept.at(j)], &v.data[of_values.at(j)]);
-            for i in 0..seq {
-                let seen = self.seen(i, seq);
-                let (row, l) = self.row((h.head, sink), i, &q.data[h.at(i)], seen, rows);
+            let part = Attention::part(numbers.copied(), h.first, seq);
+            let rows = |j: usize| (&k.data[kept.at(part[j])], &v.data[of_values.at(part[j])]);
+            for (n, i) in part.iter().copied().enumerate() {
+                let seen = self.seen(n, part.len());
+                let (row, l) = self.row((h.head, sink), n, &q.data[h.at(i)], seen, rows);
                 o.data[of_results.at(i)].copy_from_slice(&row);
                 lse.data[h.number(i)] = l;
             }
@@ -327,18 +371,24 @@ impl Op for Attention {
             return Vjp::NotDifferentiable("its log-sum-exp serves the derivative only");
         };
         let op = AttentionBackward { attention: *self };
+        let (own, numbers) = self.numbers(cx.ins);
+        let (sinks, numbers) = (own.get(3).copied(), numbers.copied());
         let ins = [cx.ins[0], cx.ins[1], cx.ins[2], cx.outs[0], cx.outs[1], d];
+        let ins: Vec<Value> = ins.into_iter().chain(numbers).collect();
         let found = cx.b.push(op, &ins).expect("the types of the forward op");
         let mut found: Vec<Option<Value>> = found.into_iter().map(Some).collect();
-        if let Some(sinks) = cx.ins.get(3).copied() {
+        if let Some(sinks) = sinks {
             let d = of_sinks(cx, sinks, d, self.heads).expect("a number for each head");
             found.push(Some(d));
         }
+        // Who takes part is no matter of degree.
+        found.extend(numbers.map(|_| None));
         Vjp::Rule(found)
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::Attend(self.spec(&ins[0], &ins[2], ins.len() > 3))
+        let sinks = self.numbers(ins).0.len() > 3;
+        Kind::Attend(self.spec(&ins[0], &ins[2], sinks))
     }
 
     fn samples() -> Vec<Sample> {
@@ -374,6 +424,19 @@ impl Op for Attention {
             sample.ins.push(TensorType::real([Dim::Fixed(op.heads)]));
             sample
         };
+        let some_causal = Attention {
+            partial: true,
+            ..Attention::new(3, true)
+        };
+        let some_full = Attention {
+            causal: false,
+            softcap: Some(0.5),
+            ..some_causal
+        };
+        let some = |mut sample: Sample| {
+            sample.ins.push(q.per_row());
+            sample
+        };
         // As many tokens whatever a run's sequence has.
         let grid = |mut sample: Sample| {
             let states = sample.ins.iter_mut().filter(|t| t.is_state());
@@ -398,6 +461,9 @@ impl Op for Attention {
             sinks(both, "sinks and both"),
             sinks(Attention::new(1, true), "one sink").bindings(1, 66),
             grid(sinks(Attention::new(3, false), "grid")),
+            some(of(some_causal, 4, "of some")).bindings(2, 9),
+            some(of(some_full, 6, "of some, full, softcap")).bindings(1, 140),
+            some(sinks(some_causal, "of some, sinks")).bindings(1, 131),
         ]
     }
 }

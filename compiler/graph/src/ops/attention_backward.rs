@@ -30,7 +30,9 @@ impl Op for AttentionBackward {
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let (ins, numbers) = self.attention.numbers(ins);
         let [q, k, v, o, lse, d] = reals(Self::NAME, ins)?;
+        self.attention.check_numbers(Self::NAME, numbers, Some(q))?;
         let results = self.attention.check_own(Self::NAME, [q, k, v])?;
         if let Some(t) = [o, d].into_iter().find(|t| **t != results) {
             return fail(Self::NAME, format!("a result of type {t}, not {results}"));
@@ -42,6 +44,7 @@ impl Op for AttentionBackward {
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let (ins, numbers) = self.attention.numbers(ins);
         let &[q, k, v, o, lse, d] = ins else {
             unreachable!("infer counted the operands")
         };
@@ -52,12 +55,14 @@ impl Op for AttentionBackward {
         let kept = shared(k, attention.heads, attention.kv_heads);
         for (h, kept) in heads(q, attention.heads).zip(kept) {
             let (of_results, of_values) = (h.of(o), kept.of(v));
-            for i in 0..seq {
+            let part = Attention::part(numbers.copied(), h.first, seq);
+            for (n, i) in part.iter().copied().enumerate() {
                 let (q_i, d_i) = (&q.data[h.at(i)], &d.data[of_results.at(i)]);
                 let delta = dot(d_i, &o.data[of_results.at(i)]);
-                for j in attention.seen(i, seq) {
+                for m in attention.seen(n, part.len()) {
+                    let j = part[m];
                     let (k_j, v_j) = (&k.data[kept.at(j)], of_values.at(j));
-                    let (score, slope) = attention.score(h.head, scale * dot(q_i, k_j), i, j);
+                    let (score, slope) = attention.score(h.head, scale * dot(q_i, k_j), n, m);
                     let p = (score - lse.data[h.number(i)]).exp();
                     let ds = scale * slope * p * (dot(d_i, &v.data[v_j.clone()]) - delta);
                     add_scaled(&mut d_v.data[v_j], p, d_i);
@@ -101,7 +106,18 @@ impl Op for AttentionBackward {
             alibi: true,
             ..Attention::new(3, causal)
         };
+        let some = |attention: Attention, name| {
+            let attention = Attention {
+                partial: true,
+                ..attention
+            };
+            let mut sample = of(attention, 5, name);
+            sample.ins.push(TensorType::state(1));
+            sample
+        };
         vec![
+            some(Attention::new(3, true), "of some").bindings(2, 9),
+            some(Attention::new(2, false), "of some, full").bindings(1, 140),
             sample(3, 3, true, None, "causal"),
             sample(3, 3, false, None, "full"),
             sample(4, 2, true, None, "shared"),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
 /// gives for the last S of `past + S` tokens. Of several sequences S is 1, and behind v are the positions of their tokens, `[B, S, 1]`: each sequence has
 /// a past of its own. The last operand may be sinks. Attention that is not causal is to all P rows, has no positions, and k and v may be `[1, P, ..]`: all
-/// sequences read the same.
+/// sequences read the same. Partial, the very last are numbers of all tokens that are kept, `[B, P, 1]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
     pub attention: Attention,
@@ -62,9 +62,12 @@ impl Op for CachedAttention {
                 return fail(Self::NAME, "needs the position of each sequence's token");
             }
         }
-        let [q, k, v] = self.attention.operands(Self::NAME, &others)?;
+        let [q, k, v] = self.attention.operands(Self::NAME, &others, 1)?;
         let o = self.attention.check(Self::NAME, [q, k, v])?;
         let (causal, each) = (self.attention.causal, self.each);
+        if self.attention.partial && !causal {
+            return fail(Self::NAME, "all kept keys take part");
+        }
         match k.shape[..] {
             [Dim::Batch, Dim::Fixed(_), Dim::Fixed(_)] if causal => Ok(vec![o]),
             [Dim::Fixed(1), Dim::Fixed(_), Dim::Fixed(_)]
@@ -77,6 +80,7 @@ impl Op for CachedAttention {
     }
 
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let (ins, numbers) = self.attention.numbers(ins);
         let (q, k, v) = (ins[0], ins[1], ins[2]);
         let seq = q.shape[1] as usize;
         let causal = self.attention.causal;
@@ -113,10 +117,17 @@ impl Op for CachedAttention {
             };
             let (of_values, of_results) = (kept.of(v), h.of(&o));
             let of = (h.head, ins.get(self.sinks()).map(|sinks| sinks.data[h.head]));
-            let rows = |j| (&k.data[kept.at(j)], &v.data[of_values.at(j)]);
+            let part = Attention::part(numbers.copied(), kept.first, all);
+            let rows = |j: usize| (&k.data[kept.at(part[j])], &v.data[of_values.at(part[j])]);
             for i in 0..seq {
-                let (at, query) = (past + i, &q.data[h.at(i)]);
-                let seen = attention.seen(at, all);
+                // Where queries see all keys, all take part.
+                let at = match causal {
+                    true => part.iter().position(|row| *row == past + i),
+                    false => Some(past + i),
+                };
+                let Some(at) = at else { continue };
+                let query = &q.data[h.at(i)];
+                let seen = attention.seen(at, part.len());
                 let (row, _) = attention.row(of, at, query, seen, rows);
                 o.data[of_results.at(i)].copy_from_slice(&row);
             }
@@ -133,7 +144,7 @@ impl Op for CachedAttention {
             Some(Dim::Fixed(rows)) if self.each => Some(*rows),
             _ => None,
         };
-        let spec = self.attention.spec(&ins[0], &ins[2], ins.len() > self.sinks());
+        let spec = self.attention.spec(&ins[0], &ins[2], self.attention.numbers(ins).0.len() > self.sinks());
         Kind::AttendCached(Attend { room, ..spec })
     }
 

@@ -19,9 +19,10 @@ use odec_program::expr::{ColMap, ReduceOp, UnaryOp};
 ///
 /// # Errors
 /// What the spec asks for and no kernel can do.
-pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
     check(e, kernel)?;
     let [q, k, v, o, lse, d_o, d_q, d_k, d_v] = std::array::from_fn(|n| e.operand(n as u64));
+    let numbers = kernel.partial.then(|| e.operand(9));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|t| (t, inputs));
     let seq = e.dim(1);
@@ -53,6 +54,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         None => length,
         Some(_) => e.mul_int(blocks, BLOCK * of_values),
     };
+    let rest = e.at(dv, values_length, e.elem);
     let block = Block {
         kernel,
         qt,
@@ -74,18 +76,31 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     e.for_each(begin, end, 1, |e, number| {
         let heads = e.int(kernel.kv_heads as i64);
         let (batch, shared) = (e.div(number, heads), e.rem(number, heads));
-        let of_keys = Head::of_keys(e, kernel, seq, batch, shared);
+        let all = Head::of_keys(e, kernel, seq, batch, shared);
+        let listed = numbers.map(|numbers| {
+            let before = e.mul(batch, seq);
+            let numbers = Numbers::of(e, kernel, numbers, before, rest);
+            let count = numbers.list(e, (zero, seq), zero);
+            (numbers, count, numbers.from(e, zero, None))
+        });
+        let of_part = |head: Head<'a>| match listed {
+            Some((_, count, part)) => head.of_part(count, part),
+            None => head,
+        };
+        let of_keys = of_part(all);
+        let blocks = e.div_ceil(of_keys.seq, BLOCK);
         let of_values = of_keys.of_values(e);
         fill(e, dk, length, 0.0);
         fill(e, dv, values_length, 0.0);
         let (first_head, members) = (e.mul_int(shared, group), e.int(group));
         e.for_each(zero, members, 1, |e, member| {
             let number = e.add(first_head, member);
-            let head = Head::of_queries(e, kernel, seq, batch, number);
+            let whole_head = Head::of_queries(e, kernel, seq, batch, number);
+            let head = of_part(whole_head);
             let of_results = head.of_values(e);
             e.for_each(zero, blocks, 1, |e, query_block| {
                 let first = e.mul_int(query_block, BLOCK);
-                let queries = rows_in_block(e, seq, first);
+                let queries = rows_in_block(e, head.seq, first);
                 head.transpose(e, q, first, queries, block.qt);
                 of_results.transpose(e, d_o, first, queries, block.dot);
                 head.right(e, q, first, queries, block.q);
@@ -110,9 +125,18 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
                 });
                 head.write(e, block.dq, d_q, first, queries, |_, _| None);
             });
+            if let Some((numbers, ..)) = listed {
+                numbers.each_other(e, (zero, seq), |e, row| whole_head.clear(e, d_q, row));
+            }
         });
-        of_keys.write(e, dk, d_k, zero, seq, |_, _| None);
-        of_values.write(e, dv, d_v, zero, seq, |_, _| None);
+        of_keys.write(e, dk, d_k, zero, of_keys.seq, |_, _| None);
+        of_values.write(e, dv, d_v, zero, of_keys.seq, |_, _| None);
+        if let Some((numbers, ..)) = listed {
+            numbers.each_other(e, (zero, seq), |e, row| {
+                of_keys.clear(e, d_k, row);
+                of_values.clear(e, d_v, row);
+            });
+        }
     });
     Ok(())
 }
@@ -150,7 +174,7 @@ impl Block<'_> {
         queries: Val,
     ) {
         let (zero, elem, pairs) = (e.int(0), e.elem, in_pairs(self.kernel));
-        let from = (!self.kernel.reads_delta()).then(|| head.row(e, o, first));
+        let from = (!self.kernel.reads_delta()).then(|| head.rows(e, o, first, queries));
         if pairs {
             // A query that is missing of a pair has no weight.
             let all = e.int(BLOCK);
@@ -163,18 +187,15 @@ impl Block<'_> {
             let x = e.load(p, e.scalar());
             let p = e.at(self.lse, r, elem);
             e.store(x, p);
-            let Some(from) = from else {
+            let Some(((from, of_o), stride)) = from else {
                 let p = head.statistic(e, o.0, row);
                 let x = e.load(p, e.scalar());
                 let p = e.at(self.delta, r, elem);
                 return e.store(x, p);
             };
 
-            let (at_o, at_do) = (
-                e.mul_int(r, head.stride()),
-                e.mul_int(r, head.padded() as i64),
-            );
-            let (o, d_o) = (e.at(from, at_o, elem), e.at(self.d_o, at_do, elem));
+            let (at_o, at_do) = (e.mul(r, stride), e.mul_int(r, head.padded() as i64));
+            let (o, d_o) = (e.at(from, at_o, of_o), e.at(self.d_o, at_do, elem));
             let mut sum = e.float(0.0, Type::vector(elem, LANES as u64));
             for c in (0..head.columns).step_by(LANES) {
                 let lanes = LANES as u64;

@@ -20,6 +20,8 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(e, kernel)?;
     let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
     let sinks = kernel.scores.sinks.then(|| e.operand(5));
+    let behind = 5 + u64::from(kernel.scores.sinks);
+    let numbers = kernel.partial.then(|| e.operand(behind));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let seq = e.dim(1);
@@ -28,26 +30,48 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
         let (number, query_block) = (e.div(t, blocks), e.rem(t, blocks));
-        let [head, of_keys] = Head::pair(e, kernel, [seq; 2], number);
+        let heads = Head::pair(e, kernel, [seq; 2], number);
         let first = e.mul_int(query_block, BLOCK);
-        let queries = rows_in_block(e, seq, first);
-        head.transpose(e, q, first, queries, block.qt);
-        let sink = sinks.map(|sinks| head.sink(e, sinks));
-        block.start(e, sink);
-        let [of_results, of_values] = [head, of_keys].map(|head| head.of_values(e));
-        key_blocks(e, &head, query_block, |e, key, keys, sight| {
-            of_keys.left(e, k, key, keys, block.k);
-            of_values.right(e, v, key, keys, block.v);
-            block.step(e, queries, keys, sight);
+        let attend = |e: &mut Emitter, [head, of_keys]: [Head; 2]| {
+            let queries = rows_in_block(e, head.seq, first);
+            head.transpose(e, q, first, queries, block.qt);
+            let sink = sinks.map(|sinks| head.sink(e, sinks));
+            block.start(e, sink);
+            let [of_results, of_values] = [head, of_keys].map(|head| head.of_values(e));
+            key_blocks(e, &head, query_block, |e, key, keys, sight| {
+                of_keys.left(e, k, key, keys, block.k);
+                of_values.right(e, v, key, keys, block.v);
+                block.step(e, queries, keys, sight);
+            });
+            block.finish(e);
+            block.write(e, &of_results, o, first, queries);
+            let zero = e.int(0);
+            e.for_each(zero, queries, 1, |e, r| {
+                let x = scalar_at(e, block.max, r);
+                let row = e.add(first, r);
+                let p = head.statistic(e, lse, row);
+                e.store(x, p);
+            });
+        };
+        let Some(numbers) = numbers else {
+            return attend(e, heads);
+        };
+        let of_batch = e.int(kernel.heads as i64);
+        let batch = e.div(number, of_batch);
+        let (zero, before) = (e.int(0), e.mul(batch, seq));
+        let numbers = Numbers::of(e, kernel, numbers, before, block.rest);
+        let count = numbers.list(e, (zero, seq), zero);
+        let part = numbers.from(e, zero, None);
+        let some = e.cmp(Cmp::Lt, first, count);
+        e.when(some, |e| {
+            attend(e, heads.map(|head| head.of_part(count, part)))
         });
-        block.finish(e);
-        block.write(e, &of_results, o, first, queries);
-        let zero = e.int(0);
-        e.for_each(zero, queries, 1, |e, r| {
-            let x = scalar_at(e, block.max, r);
-            let row = e.add(first, r);
-            let p = head.statistic(e, lse, row);
-            e.store(x, p);
+        let (rows, head) = (of_tile(e, query_block, BLOCK, seq), heads[0]);
+        let of_results = head.of_values(e);
+        numbers.each_other(e, rows, |e, row| {
+            of_results.clear(e, o, row);
+            let (p, zero) = (head.statistic(e, lse, row), e.float(0.0, e.scalar()));
+            e.store(zero, p);
         });
     });
     Ok(())
@@ -66,6 +90,8 @@ pub(super) struct Block<'a> {
     max: Val,
     sum: Val,
     shrink: Val,
+    /// What is behind all that.
+    pub rest: Val,
 }
 
 impl<'a> Block<'a> {
@@ -83,6 +109,11 @@ impl<'a> Block<'a> {
             max: scratch.take(e, BLOCK),
             sum: scratch.take(e, BLOCK),
             shrink: scratch.take(e, BLOCK),
+            rest: {
+                // Vectors may overrun.
+                scratch.take(e, BLOCK);
+                scratch.take(e, 0)
+            },
         }
     }
 

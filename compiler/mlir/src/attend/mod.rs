@@ -22,6 +22,7 @@
 pub(crate) mod backward;
 pub(crate) mod cached;
 pub(crate) mod forward;
+mod part;
 mod product;
 mod scores;
 
@@ -30,6 +31,7 @@ use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use odec_program::kernel::{Attend, Order};
 use odec_program::{DType, Target};
+use part::{Numbers, Part, of_tile};
 use product::{Product, Start, narrow, tile};
 use scores::{Bias, shaped, slope};
 
@@ -83,6 +85,8 @@ struct Head<'a> {
     offset: Val,
     /// Elements before row 0 of the head's statistics.
     statistics: Val,
+    /// Whose rows it has, if not those of all tokens: `seq` of them.
+    part: Option<Part>,
 }
 
 impl<'a> Head<'a> {
@@ -144,6 +148,16 @@ impl<'a> Head<'a> {
             slope: None,
             offset,
             statistics,
+            part: None,
+        }
+    }
+
+    /// Of these tokens alone.
+    fn of_part(self, seq: Val, part: Part) -> Head<'a> {
+        Head {
+            seq,
+            part: Some(part),
+            ..self
         }
     }
 
@@ -178,6 +192,7 @@ impl<'a> Head<'a> {
 
     /// The head's row `row` of a tensor with elements of type `elem`.
     fn row(&self, e: &mut Emitter, (tensor, elem): Tensor, row: Val) -> Val {
+        let row = self.part.map_or(row, |part| part.row(e, row));
         let rows = e.mul_int(row, self.stride());
         let offset = e.add(self.offset, rows);
         e.at(tensor, offset, elem)
@@ -185,20 +200,35 @@ impl<'a> Head<'a> {
 
     /// The statistic of row `row`.
     fn statistic(&self, e: &mut Emitter, tensor: Val, row: Val) -> Val {
+        let row = self.part.map_or(row, |part| part.row(e, row));
         let rows = e.mul_int(row, self.heads as i64);
         let offset = e.add(self.statistics, rows);
         e.at(tensor, offset, e.elem)
     }
 
+    /// Where `count` rows from `row` on are, with elements of which type, and how many elements are between them.
+    fn rows(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val) -> (Tensor, Val) {
+        match self.part {
+            Some(part) => {
+                let (from, stride) = part.beside(e, self, tensor, row, count);
+                ((from, e.elem), stride)
+            }
+            None => {
+                let from = self.row(e, tensor, row);
+                ((from, tensor.1), e.int(self.stride()))
+            }
+        }
+    }
+
     /// Copies `count` rows from `row` on to scratch, `padded` elements apart: as rows of a left-hand factor.
     fn left(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
-        let from = self.row(e, tensor, row);
-        let (stride, valid) = (e.int(self.stride()), e.int(self.columns as i64));
+        let ((from, elem), stride) = self.rows(e, tensor, row, count);
+        let valid = e.int(self.columns as i64);
         panel::copy(
             e,
             Panel {
                 from,
-                elem: tensor.1,
+                elem,
                 rounding: match in_pairs(self.kernel) {
                     true => Rounding::Halved,
                     false => Rounding::None,
@@ -217,10 +247,11 @@ impl<'a> Head<'a> {
         if !in_pairs(self.kernel) {
             return self.left(e, tensor, row, count, to);
         }
-        let (stride, valid) = (e.int(self.stride()), e.int(self.columns as i64));
+        let ((from, elem), stride) = self.rows(e, tensor, row, count);
+        let valid = e.int(self.columns as i64);
         let p = Pairs {
-            from: self.row(e, tensor, row),
-            elem: tensor.1,
+            from,
+            elem,
             stride,
             valid,
             count,
@@ -233,9 +264,8 @@ impl<'a> Head<'a> {
 
     /// Copies `count` rows from `row` on as the columns of `to`, which has rows of 64: a right-hand factor.
     fn transpose(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
-        let from = self.row(e, tensor, row);
-        let (elem, width) = (tensor.1, BLOCK as u64);
-        let (stride, head) = (e.int(self.stride()), e.int(self.columns as i64));
+        let ((from, elem), stride) = self.rows(e, tensor, row, count);
+        let (width, head) = (BLOCK as u64, e.int(self.columns as i64));
         match in_pairs(self.kernel) {
             true => pairs::transpose(
                 e,
@@ -277,15 +307,12 @@ impl<'a> Head<'a> {
         count: Val,
         scale: impl Fn(&mut Emitter, Val) -> Option<Val>,
     ) {
-        let to = self.row(e, (tensor, e.elem), row);
         let (zero, elem, lanes) = (e.int(0), e.elem, e.lanes);
         e.for_each(zero, count, 1, |e, r| {
             let factor = scale(e, r);
-            let (at_from, at_to) = (
-                e.mul_int(r, self.padded() as i64),
-                e.mul_int(r, self.stride()),
-            );
-            let (from, to) = (e.at(from, at_from, elem), e.at(to, at_to, elem));
+            let at = e.mul_int(r, self.padded() as i64);
+            let (from, row) = (e.at(from, at, elem), e.add(row, r));
+            let to = self.row(e, (tensor, elem), row);
             for c in (0..self.columns).step_by(lanes as usize) {
                 let p = e.at_const(from, c as i64, elem);
                 let x = e.load(p, e.vector());
@@ -294,17 +321,31 @@ impl<'a> Head<'a> {
                     let zero = e.float(0.0, x.ty);
                     x = e.add(x, zero);
                 }
-                let p = e.at_const(to, c as i64, elem);
-                match self.columns - c {
-                    left if left >= lanes => e.store(x, p),
-                    left => {
-                        let left = e.int(left as i64);
-                        let mask = e.mask(left, lanes);
-                        e.store_masked(x, p, mask);
-                    }
-                }
+                self.store(e, x, to, c);
             }
         });
+    }
+
+    /// Stores a vector from column `c` on of a row of results, as far as there are columns.
+    fn store(&self, e: &mut Emitter, x: Val, row: Val, c: u64) {
+        let (p, lanes) = (e.at_const(row, c as i64, e.elem), e.lanes);
+        match self.columns - c {
+            left if left >= lanes => e.store(x, p),
+            left => {
+                let left = e.int(left as i64);
+                let mask = e.mask(left, lanes);
+                e.store_masked(x, p, mask);
+            }
+        }
+    }
+
+    /// Writes zeros to a row of results, whoever takes part.
+    fn clear(self, e: &mut Emitter, tensor: Val, row: Val) {
+        let all = Head { part: None, ..self };
+        let (row, zero) = (all.row(e, (tensor, e.elem), row), e.float(0.0, e.vector()));
+        for c in (0..self.columns).step_by(e.lanes as usize) {
+            self.store(e, zero, row, c);
+        }
     }
 }
 

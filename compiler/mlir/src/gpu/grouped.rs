@@ -149,6 +149,7 @@ impl<'a> Block<'a> {
     fn listed(&self, e: &mut Emitter, first: Val, copies: u64) -> Listed {
         Listed {
             pointer: e.shared(tiles(self.spec)),
+            from: None,
             first,
             copies,
         }

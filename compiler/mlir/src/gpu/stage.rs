@@ -27,6 +27,8 @@ pub(super) struct Matrix {
 #[derive(Clone, Copy)]
 pub(super) struct Listed {
     pub pointer: Val,
+    /// The number in the list's first place, if the list is a part of one; else 0.
+    pub from: Option<Val>,
     pub first: Val,
     pub copies: u64,
 }
@@ -34,13 +36,17 @@ pub(super) struct Listed {
 impl Listed {
     /// The i-th number of the list.
     pub fn number(self, e: &mut Emitter, i: Val) -> Val {
+        let i = self.from.map_or(i, |from| e.sub(i, from));
         let p = e.at(self.pointer, i, Elem::I32);
         let number = e.load(p, Type::scalar(Elem::I32));
         let number = e.convert(number, Elem::I64);
         e.add(self.first, number)
     }
 
-    fn row(self, e: &mut Emitter, i: Val) -> Val {
+    pub fn row(self, e: &mut Emitter, i: Val) -> Val {
+        if self.copies == 1 {
+            return self.number(e, i);
+        }
         let (number, copies) = (self.number(e, i), e.int(self.copies as i64));
         e.div(number, copies)
     }

@@ -1,359 +1,13 @@
 //! Compiled attention against the scalar evaluator bit for bit, and against a plain f64 one, whose gradient is held
 //! against finite differences.
 
+mod case;
+
 use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
-use odec_program::kernel::{
-    Attend, Order, Scores, eval_attend, eval_attend_backward, eval_attend_cached,
-};
+use case::{Case, Shape, distance};
+use odec_program::kernel::{Attend, eval_attend_cached};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
-
-/// batch, seq, heads, head.
-type Shape = [usize; 4];
-
-/// The four inputs of the pair of kernels, in f64.
-struct Case {
-    shape: Shape,
-    /// Element type of q, k, v and, backward, of o.
-    inputs: DType,
-    order: Order,
-    causal: bool,
-    kv_heads: usize,
-    window: Option<u64>,
-    scale: f64,
-    /// Columns of a head of values.
-    value: usize,
-    softcap: Option<f64>,
-    alibi: bool,
-    /// A number for each head, or none.
-    sinks: Vec<f64>,
-    q: Vec<f64>,
-    k: Vec<f64>,
-    v: Vec<f64>,
-    d_o: Vec<f64>,
-}
-
-impl Case {
-    /// Numbers that f32 holds exactly, so that every kernel starts from the same ones.
-    fn new(shape: Shape, causal: bool) -> Case {
-        Case::sharing(shape, shape[2], causal, None)
-    }
-
-    fn sharing(shape: Shape, kv_heads: usize, causal: bool, window: Option<u64>) -> Case {
-        Case::of(shape, (kv_heads, shape[3]), causal, window)
-    }
-
-    /// With values of so many columns.
-    fn of(
-        shape: Shape,
-        (kv_heads, value): (usize, usize),
-        causal: bool,
-        window: Option<u64>,
-    ) -> Case {
-        let n: usize = shape.iter().product();
-        let narrow = n / shape[2] * kv_heads;
-        let [values, results] = [narrow, n].map(|n| n / shape[3] * value);
-        let mut state = 0x2545_F491_4F6C_DD1D_u64 ^ n as u64;
-        let mut noise = |size: f64, n: usize| -> Vec<f64> {
-            let mut next = || {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                f64::from(((state >> 40) as f64 / (1u64 << 24) as f64 * 2.0 - 1.0) as f32)
-            };
-            (0..n).map(|_| f64::from((size * next()) as f32)).collect()
-        };
-        let (q, k) = (noise(2.5, n), noise(2.5, narrow));
-        let (v, d_o) = (noise(1.0, values), noise(1.0, results));
-        let scale = f64::from((1.0 / (shape[3] as f64).sqrt()) as f32);
-        Case {
-            shape,
-            inputs: DType::F32,
-            order: Order::Chain,
-            causal,
-            kv_heads,
-            window,
-            scale,
-            value,
-            softcap: None,
-            alibi: false,
-            sinks: vec![],
-            q,
-            k,
-            v,
-            d_o,
-        }
-    }
-
-    /// With bounded scores that fall with distance, and sinks of different weight.
-    fn scored(self) -> Case {
-        let sinks = (0..self.shape[2]).map(|h| 0.75 * h as f64 - 0.5).collect();
-        Case {
-            softcap: Some(2.5),
-            alibi: true,
-            sinks,
-            ..self
-        }
-    }
-
-    /// With q, k and v that bf16 holds.
-    fn rounded(mut self) -> Case {
-        let round = |x: &mut f64| *x = f64::from(bf16::to_f32(bf16::of_f64(*x)));
-        for x in [&mut self.q, &mut self.k, &mut self.v] {
-            x.iter_mut().for_each(round);
-        }
-        self
-    }
-
-    /// The same in bf16, multiplied in pairs.
-    fn in_pairs(self) -> Case {
-        Case {
-            inputs: DType::Bf16,
-            order: Order::Dots,
-            ..self.rounded()
-        }
-    }
-
-    /// The targets that this machine runs it on.
-    fn targets(&self) -> Vec<Target> {
-        let of = |t: &Target| self.order == Order::Chain || *t == Target::Avx512Bf16;
-        targets().into_iter().filter(of).collect()
-    }
-
-    fn rows(&self) -> usize {
-        self.shape[0] * self.shape[1] * self.shape[2]
-    }
-
-    fn at(&self, b: usize, s: usize, h: usize) -> usize {
-        let [_, seq, heads, _] = self.shape;
-        (b * seq + s) * heads + h
-    }
-
-    /// The same for keys and values.
-    fn key_at(&self, b: usize, s: usize, h: usize) -> usize {
-        let [_, seq, heads, _] = self.shape;
-        (b * seq + s) * self.kv_heads + h * self.kv_heads / heads
-    }
-
-    /// What becomes of the scaled score of a pair in a head, and its derivative.
-    fn shaped(&self, scaled: f64, h: usize, s: usize, j: usize) -> (f64, f64) {
-        let (capped, slope) = match self.softcap {
-            Some(c) => (c * (scaled / c).tanh(), 1.0 / (scaled / c).cosh().powi(2)),
-            None => (scaled, 1.0),
-        };
-        let steep = 0.5f64.powf(8.0 * (h + 1) as f64 / self.shape[2] as f64);
-        let between = s.max(j) - s.min(j);
-        let fall = if self.alibi {
-            steep * between as f64
-        } else {
-            0.0
-        };
-        (capped - fall, slope)
-    }
-
-    /// The scaled score of a query and a key.
-    fn scaled(&self, q: &[f64], k: &[f64], [b, s, h]: [usize; 3], j: usize) -> f64 {
-        let d = self.shape[3];
-        let (x, y) = (
-            &q[self.at(b, s, h) * d..][..d],
-            &k[self.key_at(b, j, h) * d..][..d],
-        );
-        self.scale * x.iter().zip(y).map(|(a, b)| a * b).sum::<f64>()
-    }
-
-    /// Weights of all keys for the query at (b, s, h), 0 of those that it does not see, and the logarithm of their sum.
-    fn weights(&self, q: &[f64], k: &[f64], b: usize, s: usize, h: usize) -> (Vec<f64>, f64) {
-        let seq = self.shape[1];
-        let sees = |j: usize| {
-            (!self.causal || j <= s) && self.window.is_none_or(|w| j as u64 + w > s as u64)
-        };
-        let score = |j: usize| match sees(j) {
-            true => self.shaped(self.scaled(q, k, [b, s, h], j), h, s, j).0,
-            false => f64::NEG_INFINITY,
-        };
-        let scores: Vec<f64> = (0..seq).map(score).collect();
-        let sink = self.sinks.get(h);
-        let all = || scores.iter().chain(sink).copied();
-        let max = all().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = all().map(|x| (x - max).exp()).sum();
-        let lse = max + sum.ln();
-        (scores.iter().map(|x| (x - lse).exp()).collect(), lse)
-    }
-
-    /// o and lse.
-    fn forward(&self, q: &[f64], k: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let ([batch, seq, heads, _], d) = (self.shape, self.value);
-        let (mut o, mut lse) = (vec![0.0; self.rows() * d], vec![0.0; self.rows()]);
-        for (b, s, h) in places(batch, seq, heads) {
-            let at = self.at(b, s, h);
-            let (weights, l) = self.weights(q, k, b, s, h);
-            lse[at] = l;
-            for (j, w) in weights.iter().enumerate() {
-                for c in 0..d {
-                    o[at * d + c] += w * v[self.key_at(b, j, h) * d + c];
-                }
-            }
-        }
-        (o, lse)
-    }
-
-    /// Gradients of `Σ o · d_o` with respect to q, k, v.
-    fn backward(&self) -> [Vec<f64>; 3] {
-        let ([batch, seq, heads, d], value) = (self.shape, self.value);
-        let [mut dq, mut dk, mut dv] = [&self.q, &self.k, &self.v].map(|x| vec![0.0; x.len()]);
-        for (b, s, h) in places(batch, seq, heads) {
-            let at = self.at(b, s, h) * d;
-            let (weights, _) = self.weights(&self.q, &self.k, b, s, h);
-            let d_o = &self.d_o[self.at(b, s, h) * value..][..value];
-            let slope = |j: usize| -> f64 {
-                let v = &self.v[self.key_at(b, j, h) * value..][..value];
-                v.iter().zip(d_o).map(|(a, b)| a * b).sum()
-            };
-            let slopes: Vec<f64> = (0..weights.len()).map(slope).collect();
-            let mean: f64 = weights.iter().zip(&slopes).map(|(w, x)| w * x).sum();
-            for (j, w) in weights.iter().enumerate() {
-                let scaled = self.scaled(&self.q, &self.k, [b, s, h], j);
-                let bend = self.shaped(scaled, h, s, j).1;
-                let ds = self.scale * bend * w * (slopes[j] - mean);
-                let other = self.key_at(b, j, h);
-                for c in 0..d {
-                    dq[at + c] += ds * self.k[other * d + c];
-                    dk[other * d + c] += ds * self.q[at + c];
-                }
-                for c in 0..value {
-                    dv[other * value + c] += w * d_o[c];
-                }
-            }
-        }
-        [dq, dk, dv]
-    }
-
-    fn specs<T: Real>(&self) -> [KernelSpec; 2] {
-        let spec = Attend {
-            dtype: T::DTYPE,
-            inputs: match self.inputs {
-                DType::Bf16 => DType::Bf16,
-                _ => T::DTYPE,
-            },
-            heads: self.shape[2] as u64,
-            kv_heads: self.kv_heads as u64,
-            head: self.shape[3] as u64,
-            causal: self.causal,
-            room: None,
-            window: self.window,
-            scale: self.scale,
-            rounds: false,
-            value: (self.value != self.shape[3]).then_some(self.value as u64),
-            order: self.order,
-            scores: Scores {
-                softcap: self.softcap,
-                alibi: self.alibi,
-                sinks: false,
-            },
-        };
-        let mut forward = spec.clone();
-        forward.scores.sinks = !self.sinks.is_empty();
-        [
-            KernelSpec::Attend(forward),
-            KernelSpec::AttendBackward(spec),
-        ]
-    }
-
-    /// What the backward kernel reads of a result: it, or δ.
-    fn fourth<T: Real>(&self, spec: &Attend, o: &Buffer<T>) -> Buffer<T> {
-        let o = o.clone().in_type(self.inputs);
-        if !spec.reads_delta() {
-            return o;
-        }
-        let d_o = Buffer::<T>::Real(self.d_o.iter().map(|x| T::of(*x)).collect());
-        let [o, d_o] = [o, d_o.in_type(self.inputs)].map(|x| x.numbers());
-        let rows = o.chunks(self.value).zip(d_o.chunks(self.value));
-        let delta = |(o, d_o): (&[T], &[T])| {
-            let products = o.iter().zip(d_o).map(|(o, d_o)| o.to_f64() * d_o.to_f64());
-            T::of(products.sum())
-        };
-        Buffer::Real(rows.map(delta).collect())
-    }
-
-    /// o, lse, dq, dk, dv of the scalar evaluator.
-    fn evaluate<T: Real>(&self) -> [Buffer<T>; 5] {
-        let [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)] = self.specs::<T>() else {
-            unreachable!()
-        };
-        let dims = [self.shape[0] as u64, self.shape[1] as u64];
-        let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
-        let input = |x: &[f64]| real(x).in_type(self.inputs);
-        let mut memory = Operands(vec![
-            input(&self.q),
-            input(&self.k),
-            input(&self.v),
-            Buffer::nan(self.d_o.len()),
-            Buffer::nan(self.rows()),
-            real(&self.sinks),
-        ]);
-        eval_attend(&spec, &mut memory, dims);
-        memory.0.truncate(5);
-        let o = memory.0[3].clone();
-        memory.0[3] = self.fourth(&back, &o);
-        memory.0.push(input(&self.d_o));
-        let like = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
-        memory.0.extend(like);
-        eval_attend_backward(&back, &mut memory, dims);
-        memory.0[3] = o;
-        [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone())
-    }
-
-    /// o, lse, dq, dk, dv of the compiled kernels; both launched in `parts` parts, the last first.
-    fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 5] {
-        let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
-        let dims = [self.shape[0] as u64, self.shape[1] as u64];
-        let [forward, backward] = self.specs::<T>();
-        let split = |spec: &KernelSpec| -> Vec<_> {
-            let tiles = spec.tiles(&dims);
-            (0..parts)
-                .rev()
-                .map(|p| tiles * p / parts..tiles * (p + 1) / parts)
-                .collect()
-        };
-        let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| real(x).in_type(self.inputs));
-        let d_o = real(&self.d_o).in_type(self.inputs);
-        let mut operands = vec![
-            q.clone(),
-            k.clone(),
-            v.clone(),
-            Buffer::nan(self.d_o.len()),
-            Buffer::nan(self.rows()),
-        ];
-        if !self.sinks.is_empty() {
-            operands.push(real(&self.sinks));
-        }
-        let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
-        let (o, lse) = (got[3].clone(), got[4].clone());
-        let [dq, dk, dv] = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
-        let KernelSpec::AttendBackward(back) = &backward else {
-            unreachable!()
-        };
-        let fourth = self.fourth(back, &o);
-        let operands = [q, k, v, fourth, lse.clone(), d_o, dq, dk, dv];
-        let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
-        [o, lse, got[6].clone(), got[7].clone(), got[8].clone()]
-    }
-}
-
-fn places(batch: usize, seq: usize, heads: usize) -> impl Iterator<Item = (usize, usize, usize)> {
-    (0..batch).flat_map(move |b| (0..seq).flat_map(move |s| (0..heads).map(move |h| (b, s, h))))
-}
-
-/// Largest difference, relative to the largest element (gradients of a single key vanish: 0.1 at least).
-fn distance<T: Real>(got: &Buffer<T>, want: &[f64]) -> f64 {
-    let size = want.iter().fold(0.1, |m: f64, x| m.max(x.abs()));
-    let far = got
-        .real()
-        .iter()
-        .zip(want)
-        .map(|(g, w)| (g.to_f64() - w).abs());
-    far.fold(0.0, |m, x| if x > m || x.is_nan() { x } else { m }) / size
-}
 
 /// Both kernels for every target; the same for all batches and sequences.
 fn compile<T: Real>(shape: Shape, causal: bool) -> Vec<(Target, Compiled)> {
@@ -404,6 +58,7 @@ fn the_reference_gradient_is_the_derivative() {
         Case::of([1, 5, 2, 3], (1, 4), true, None),
         Case::of([1, 5, 2, 3], (2, 2), false, None).scored(),
         Case::of([1, 5, 4, 3], (2, 3), true, Some(3)).scored(),
+        Case::of([2, 5, 2, 3], (1, 4), true, None).of_some(),
     ] {
         let loss = |q: &[f64], k: &[f64], v: &[f64]| -> f64 {
             let (o, _) = case.forward(q, k, v);
@@ -633,6 +288,52 @@ fn bounded_scores_that_fall_with_distance_and_sinks() {
     check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, 0));
 }
 
+/// Tokens that take no part are no keys, and what is theirs is 0: sequences within a block and of several, of which some have none that takes part.
+#[test]
+fn tokens_that_take_no_part() {
+    for (n, (heads, kv_heads, value, causal, sinks)) in [
+        (4, 2, 8, true, vec![]),
+        (2, 2, 8, false, vec![]),
+        (2, 1, 12, true, vec![0.5, -1.0]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let case = |seq| Case {
+            sinks: sinks.clone(),
+            ..Case::of([3, seq, heads, 8], (kv_heads, value), causal, None).of_some()
+        };
+        let on = compiled_in_turn::<f32>(&case(1), n);
+        for seq in [1, 5, 70, 300] {
+            check_case::<f32>(&case(seq), 1e-5, &on);
+        }
+    }
+    for causal in [true, false] {
+        let case = Case::of([2, 131, 2, 8], (1, 12), causal, None).of_some();
+        check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, causal.into()));
+        let pairs = Case::of([2, 331, 2, 9], (1, 7), causal, None).of_some();
+        let pairs = pairs.in_pairs();
+        same_in_pairs(&pairs, &pairs.evaluate::<f32>());
+        // Nobody reads what is theirs.
+        let mut lost = Case::of([2, 131, 2, 8], (1, 12), causal, None).of_some();
+        let want = lost.evaluate::<f32>();
+        for n in 0..2 * 131 {
+            if lost.takes_part(n / 131, n % 131) {
+                continue;
+            }
+            lost.q[n * 16..][..16].fill(f64::NAN);
+            lost.k[n * 8..][..8].fill(f64::INFINITY);
+            lost.v[n * 12..][..12].fill(f64::NAN);
+            lost.d_o[n * 24..][..24].fill(f64::NAN);
+        }
+        for (target, compiled) in compiled_in_turn::<f32>(&lost, causal.into()) {
+            for (n, (got, want)) in lost.run::<f32>(&compiled, 3).iter().zip(&want).enumerate() {
+                assert_same(got, want, &format!("{target}, result {n}"));
+            }
+        }
+    }
+}
+
 /// Reading token by token gives the bits of reading the whole.
 #[test]
 fn kept_keys_under_other_scores() {
@@ -641,6 +342,9 @@ fn kept_keys_under_other_scores() {
     kept_keys(&case().in_pairs());
     let windowed = Case::of([1, 70, 2, 8], (1, 12), true, Some(6));
     kept_keys(&windowed.in_pairs());
+    let some = || Case::of([1, 70, 2, 8], (1, 12), true, None).of_some();
+    kept_keys(&some());
+    kept_keys(&some().in_pairs());
 }
 
 fn kept_keys(case: &Case) {
@@ -668,6 +372,9 @@ fn kept_keys(case: &Case) {
         if !case.sinks.is_empty() {
             operands.push(real(&case.sinks));
         }
+        if !case.numbers.is_empty() {
+            operands.push(real(&case.numbers[..to]));
+        }
         let dims = [rows as u64, from as u64];
         let mut memory = Operands(operands.clone());
         eval_attend_cached(&spec, &mut memory, &dims);
@@ -686,16 +393,24 @@ fn kept_keys(case: &Case) {
 #[test]
 fn kept_keys_of_several_sequences() {
     let ([batch, seq, heads, head], value) = ([3, 70, 2, 8], 12);
-    let own = |window, pairs| (true, window, vec![69, 3, 64], pairs);
-    for (causal, window, places, pairs) in [
+    let own = |window, pairs| (true, window, vec![69, 3, 64], pairs, false);
+    let some = |places, pairs| (true, None, places, pairs, true);
+    for (causal, window, places, pairs, part) in [
         own(None, false),
         own(Some(5), false),
-        (false, None, vec![], false),
+        (false, None, vec![], false, false),
         own(Some(5), true),
-        (false, None, vec![], true),
+        (false, None, vec![], true, false),
+        some(vec![69, 3, 64], false),
+        some(vec![3, 0, 69], false),
+        some(vec![64, 3, 69], true),
     ] {
         let case = Case::of([batch, seq, heads, head], (1, value), causal, window);
-        let case = if causal { case.scored() } else { case };
+        let case = match (causal, part) {
+            (true, false) => case.scored(),
+            (true, true) => case.of_some(),
+            (false, _) => case,
+        };
         let case = if pairs { case.in_pairs() } else { case };
         let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
             unreachable!()
@@ -724,9 +439,12 @@ fn kept_keys_of_several_sequences() {
         let mut dims = vec![rows as u64, 69, batch as u64];
         if causal {
             operands.push(Buffer::Int(places.iter().map(|n| *n as i32).collect()));
-            operands.push(Buffer::Real(real(&case.sinks)));
+            if !case.sinks.is_empty() {
+                operands.push(Buffer::Real(real(&case.sinks)));
+            }
             dims.push(seq as u64);
         }
+        operands.extend(case.numbers());
         let wanted = part(whole.real(), heads * value);
         let mut memory = Operands(operands.clone());
         eval_attend_cached(&spec, &mut memory, &dims);
@@ -788,6 +506,7 @@ fn an_empty_head_is_refused() {
         value: None,
         scores: Default::default(),
         order: Default::default(),
+        partial: false,
     };
     let kernel = odec_program::Kernel {
         symbol: "k".into(),

@@ -74,7 +74,7 @@ fn form(text: &str, symbol: &str) -> String {
     text.replace(|c: char| c.is_ascii_digit(), "")
 }
 
-/// Attention with the most registers: wide heads that share keys and see a window, other scores and wider values. No model of the library has such.
+/// Attention with the most registers: wide heads that share keys and see a window, other scores and wider values; and of some tokens. No model of the library has such.
 fn wide_heads() -> Vec<Kernel> {
     let spec = |inputs, head| Attend {
         dtype: DType::F32,
@@ -90,6 +90,7 @@ fn wide_heads() -> Vec<Kernel> {
         value: None,
         scores: Default::default(),
         order: Default::default(),
+        partial: false,
     };
     let scores = Scores {
         softcap: Some(50.0),
@@ -109,6 +110,17 @@ fn wide_heads() -> Vec<Kernel> {
         value: Some(256),
         ..all[0].clone()
     });
+    // Of the tokens that take part alone, for which there are no tensor cores.
+    let some = |spec: &Attend| Attend {
+        window: None,
+        scores: Scores {
+            alibi: false,
+            ..scores
+        },
+        partial: true,
+        ..spec.clone()
+    };
+    all.extend([some(&all[0]), some(&spec(DType::Bf16, 64))]);
     all.into_iter()
         .flat_map(|spec| {
             let mut back = spec.clone();

@@ -207,9 +207,15 @@ impl Layer for Attend {
     }
 
     fn reads(&self) -> Reads {
+        let attention = &self.attention;
+        let elsewhere = self.from.as_ref().is_some_and(|from| !from.own);
+        // Where distances count, and where keys are of another sequence, scores say what is left out: a bound would lift them.
+        let distances = attention.window.is_some() || attention.alibi;
+        let bounded = attention.softcap.is_some() && (distances || elsewhere);
         let own = Reads {
-            all_tokens: self.attention.softcap.is_some(),
-            ..Keys::reads(&self.from, &self.attention, self.kept)
+            all_tokens: bounded && !elsewhere,
+            padding: bounded && !attention.causal,
+            ..Keys::reads(&self.from, attention, self.kept)
         };
         self.operands
             .iter()

@@ -115,7 +115,7 @@ pub struct Reads {
     pub routes: bool,
     /// How many tokens of a text its experts take, where they do not take all.
     pub capacities: Vec<Capacity>,
-    /// Other tokens, none of which can be left out: by their distance, by bounded scores, or as terms of a sum.
+    /// Other tokens, none of which can be left out: by their distance, by bounded scores of which distances are part, or as terms of a sum.
     pub all_tokens: bool,
     /// Tokens beside the one at hand on a grid.
     pub grid: bool,

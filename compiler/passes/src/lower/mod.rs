@@ -316,7 +316,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::Attend(spec), _) => {
-                // Sinks come behind results.
+                // Behind results, sinks and the numbers of those that take part.
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;
@@ -325,7 +325,9 @@ impl Lowering<'_> {
             }
             (Kind::AttendBackward(spec), _) => {
                 let spec = self.attends(spec, operands[0]);
-                let mut args = self.buffers(&[operands.clone(), results].concat())?;
+                // Behind results, the numbers of those that take part.
+                let values = [&operands[..6], &results[..], &operands[6..]].concat();
+                let mut args = self.buffers(&values)?;
                 if spec.reads_delta() {
                     args[3] = self.delta(&spec, n)?;
                 }
@@ -334,7 +336,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::AttendCached(spec), _) => {
-                // Behind results, positions and sinks.
+                // Behind results, positions, sinks and the numbers of those that take part.
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;

@@ -5,10 +5,12 @@
 //! statistic, so no block waits for another and nothing is added up by several. Blocks of keys go over the heads that share
 //! them in order.
 
+use super::part::{Part, Rows};
 use super::scores::{ahead, exact_exp, shaped, slope};
 use super::{MINE, Seen, Side, Work, each_member, number, window};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Type, Val};
+use crate::gpu::stage::Matrix;
 use odec_program::expr::UnaryOp;
 use odec_program::gpu::attend::{COLS, ROWS, SCORES, THREADS, staged};
 use odec_program::kernel::Attend;
@@ -18,6 +20,7 @@ const INPUTS: u64 = 6;
 const O: u64 = 3;
 const LSE: u64 = 4;
 const D_O: u64 = 5;
+const NUMBERS: u64 = 9;
 
 /// Dims `[batch, seq]`; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
@@ -30,23 +33,99 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
     e.either(of_queries, |e, of_queries| match of_queries {
         true => {
             let work = Work::new(e, kernel, INPUTS, Side::Queries, (block, seq));
-            queries(e, &work, seq);
+            of_some(e, &work, seq, &[6], queries);
         }
         false => {
             let tile = e.sub(block, half);
             let work = Work::new(e, kernel, INPUTS, Side::Keys, (tile, seq));
-            keys(e, &work, seq);
+            of_some(e, &work, seq, &[7, 8], keys);
         }
     });
     Ok(())
 }
 
+/// The tokens of a sequence, or those of them that take part.
+#[derive(Clone, Copy)]
+struct Tokens {
+    all: Val,
+    /// Those that take part, and how many.
+    part: Option<(Part, Val)>,
+}
+
+impl Tokens {
+    /// How many rows there are.
+    fn count(&self) -> Val {
+        self.part.map_or(self.all, |(_, count)| count)
+    }
+
+    /// An operand's rows, of which those from `first` on are at hand.
+    fn matrix(&self, e: &mut Emitter, work: &Work, operand: u64, at: (Rows, Val)) -> Matrix {
+        let all = work.matrix(e, operand, self.all);
+        match self.part {
+            Some((part, count)) => {
+                let listed = part.listed(e, at, false);
+                Part::matrix(all, listed, count)
+            }
+            None => all,
+        }
+    }
+
+    /// Brings the rows from `first` on to hand.
+    fn list(&self, e: &mut Emitter, work: &Work, (rows, first): (Rows, Val)) {
+        if let Some((part, _)) = self.part {
+            part.list(e, work, rows, first, self.all);
+        }
+    }
+
+    /// The row in memory of one that takes part; rows beyond the last repeat it.
+    fn row(&self, e: &mut Emitter, at: (Rows, Val), row: Val) -> Val {
+        let last = e.add_int(self.count(), -1);
+        let row = e.min(row, last);
+        match self.part {
+            Some((part, _)) => part.listed(e, at, false).row(e, row),
+            None => row,
+        }
+    }
+}
+
+/// Calls `f` if a block has rows that take part; the others' gradients, these operands, become zero.
+fn of_some(
+    e: &mut Emitter,
+    work: &Work,
+    seq: Val,
+    operands: &[u64],
+    f: impl FnOnce(&mut Emitter, &Work, Tokens),
+) {
+    let mut tokens = Tokens {
+        all: seq,
+        part: None,
+    };
+    if !work.kernel.partial {
+        return f(e, work, tokens);
+    }
+    let (zero, before) = (e.int(0), e.mul(work.batch, seq));
+    let part = Part::of(e, work, NUMBERS, before, zero);
+    let count = part.count(e, work, seq);
+    tokens.part = Some((part, count));
+    let some = e.below(work.row, count);
+    e.when(some, |e| {
+        tokens.list(e, work, (Rows::Own, work.row));
+        f(e, work, tokens);
+    });
+    for operand in operands {
+        let all = work.matrix(e, *operand, seq);
+        part.clear(e, work, (*operand, all), None);
+    }
+}
+
 /// dQ = dS·K.
-fn queries(e: &mut Emitter, work: &Work, seq: Val) {
-    let [q, k, v, d_o, d_q] = [0, 1, 2, 5, 6].map(|n| work.matrix(e, n, seq));
-    deltas(e, work, seq, work.row, ROWS);
+fn queries(e: &mut Emitter, work: &Work, tokens: Tokens) {
+    let own = (Rows::Own, work.row);
+    let [q, d_o, d_q] = [0, 5, 6].map(|n| tokens.matrix(e, work, n, own));
+    deltas(e, work, tokens, own, ROWS);
     e.barrier();
     // The thread's rows; those beyond the last repeat it.
+    let own_rows = own;
     let own = work.own_row(e);
     let place = delta_place(e, work);
     let rows: Vec<(Val, Val)> = (0..MINE as i64)
@@ -54,9 +133,10 @@ fn queries(e: &mut Emitter, work: &Work, seq: Val) {
             let r = e.add_int(own, i);
             let delta = number(e, place, r);
             let r = e.add(work.row, r);
-            (statistic(e, work, seq, r), delta)
+            (statistic(e, work, tokens, own_rows, r), delta)
         })
         .collect();
+    let seq = tokens.count();
     let end = match work.kernel.causal {
         true => {
             let end = e.add_int(work.row, ROWS as i64);
@@ -81,6 +161,9 @@ fn queries(e: &mut Emitter, work: &Work, seq: Val) {
     let steep = slope(e, work.kernel, work.head);
     let query = steep.map(|_| e.add(work.row, own));
     let sums = e.for_with(begin, end, COLS as i64, &start, |e, first, sums| {
+        let others = (Rows::Other, first);
+        tokens.list(e, work, others);
+        let [k, v] = [1, 2].map(|n| tokens.matrix(e, work, n, others));
         let scores = work.products(e, q, k, first);
         let rates = work.products(e, d_o, v, first);
         let numbers: Vec<Val> = (0..scores.len())
@@ -101,8 +184,10 @@ fn queries(e: &mut Emitter, work: &Work, seq: Val) {
 }
 
 /// dV = Pᵀ·dO, dK = dSᵀ·Q.
-fn keys(e: &mut Emitter, work: &Work, seq: Val) {
-    let [k, v, d_k, d_v] = [1, 2, 7, 8].map(|n| work.matrix(e, n, seq));
+fn keys(e: &mut Emitter, work: &Work, tokens: Tokens) {
+    let own = (Rows::Own, work.row);
+    let [k, v, d_k, d_v] = [1, 2, 7, 8].map(|n| tokens.matrix(e, work, n, own));
+    let seq = tokens.count();
     let zero = e.int(0);
     let begin = match work.kernel.causal {
         true => e.floor_to(work.row, COLS as i64),
@@ -131,14 +216,16 @@ fn keys(e: &mut Emitter, work: &Work, seq: Val) {
     let start = [of_values, work.nothing(e, 7)].concat();
     let sums = each_member(e, work.kernel, &start, |e, member, sums| {
         let work = &work.of_member(e, member);
-        let [q, d_o] = [0, 5].map(|n| work.matrix(e, n, seq));
         let steep = slope(e, work.kernel, work.head);
         let key = steep.map(|_| {
             let own = work.own_row(e);
             e.add(work.row, own)
         });
         e.for_with(begin, end, COLS as i64, sums, |e, first, sums| {
-            deltas(e, work, seq, first, COLS);
+            let others = (Rows::Other, first);
+            tokens.list(e, work, others);
+            let [q, d_o] = [0, 5].map(|n| tokens.matrix(e, work, n, others));
+            deltas(e, work, tokens, others, COLS);
             let scores = work.products(e, k, q, first);
             let rates = work.products(e, v, d_o, first);
             let columns: Vec<(Val, Val)> = (0..4)
@@ -146,7 +233,7 @@ fn keys(e: &mut Emitter, work: &Work, seq: Val) {
                     let c = e.add_int(own, j);
                     let delta = number(e, place, c);
                     let c = e.add(first, c);
-                    (statistic(e, work, seq, c), delta)
+                    (statistic(e, work, tokens, others, c), delta)
                 })
                 .collect();
             let numbers: Vec<(Val, Val)> = (0..scores.len())
@@ -200,10 +287,9 @@ fn weight(
 }
 
 /// The forward kernel's statistic of a row; rows beyond the last repeat it.
-fn statistic(e: &mut Emitter, work: &Work, seq: Val, row: Val) -> Val {
-    let last = e.add_int(seq, -1);
-    let row = e.min(row, last);
-    let p = work.statistic(e, LSE, seq, row);
+fn statistic(e: &mut Emitter, work: &Work, tokens: Tokens, at: (Rows, Val), row: Val) -> Val {
+    let row = tokens.row(e, at, row);
+    let p = work.statistic(e, LSE, tokens.all, row);
     e.load(p, e.scalar())
 }
 
@@ -213,17 +299,18 @@ fn delta_place(e: &mut Emitter, work: &Work) -> Val {
 
 /// δ = Σ o ∘ dO of `count` rows from `first` on, into shared memory: 16 threads to a row, one virtual lane each. Where it was made before, those threads
 /// bring it.
-fn deltas(e: &mut Emitter, work: &Work, seq: Val, first: Val, count: u64) {
-    let rows = (!work.kernel.reads_delta()).then(|| [O, D_O].map(|n| work.matrix(e, n, seq)));
+fn deltas(e: &mut Emitter, work: &Work, tokens: Tokens, at: (Rows, Val), count: u64) {
+    let all = tokens.all;
+    let rows = (!work.kernel.reads_delta()).then(|| [O, D_O].map(|n| work.matrix(e, n, all)));
     let place = delta_place(e, work);
-    let (zero, last) = (e.int(0), e.add_int(seq, -1));
+    let zero = e.int(0);
     let at_once = THREADS / 16;
     for turn in 0..count / at_once {
         let slot = e.add_int(work.y, (turn * at_once) as i64);
-        let row = e.add(first, slot);
-        let row = e.min(row, last);
+        let row = e.add(at.1, slot);
+        let row = tokens.row(e, at, row);
         let Some([o, d_o]) = rows else {
-            let p = work.statistic(e, O, seq, row);
+            let p = work.statistic(e, O, all, row);
             let delta = e.load(p, e.scalar());
             let p = e.at(place, slot, e.elem);
             e.store(delta, p);

@@ -4,11 +4,13 @@
 //! [`odec_program::kernel::Attend`] says. Every warp keeps both for all 32 queries of the block, one per thread, so that they need
 //! not pass through shared memory. With a window, a row may see nothing of a tile that others see: it changes nothing.
 
+use super::part::{Part, Rows};
 use super::scores::{ahead, exact_exp, shaped, slope};
 use super::{MINE, PITCH, Seen, Side, Work, number, spread, window};
 use crate::body::apply;
 use crate::emit::{Emitter, Val};
 use crate::gpu::rows::index;
+use crate::gpu::stage::Matrix;
 use odec_program::expr::UnaryOp;
 use odec_program::gpu::attend::{COLS, ROWS};
 use odec_program::kernel::Attend;
@@ -62,133 +64,216 @@ fn attend(
         true => e.add(past, seq),
         false => rows,
     };
-    let q = work.matrix(e, 0, seq);
-    let (k, v) = (work.matrix(e, 1, rows), work.matrix(e, 2, rows));
-    let out = work.matrix(e, 3, seq);
-    // How many keys the query of this thread sees, and the last one of the block.
-    let row = e.add(work.row, work.lane);
-    let (keys, end) = match kernel.causal {
-        true => {
-            let sees = |e: &mut Emitter, row: Val| {
-                let n = e.add(past, row);
-                let n = e.add_int(n, 1);
-                e.min(n, total)
-            };
-            let last = e.add_int(work.row, ROWS as i64 - 1);
-            (sees(e, row), sees(e, last))
-        }
-        false => (total, total),
+    let sinks = statistic.map_or(PLACES + u64::from(own), |n| n + 1);
+    let [q, k, v, out] =
+        [(0, seq), (1, rows), (2, rows), (3, seq)].map(|(n, rows)| work.matrix(e, n, rows));
+    let of = Of {
+        work,
+        past,
+        total,
+        queries: seq,
+        matrices: [q, k, v, out],
+        part: None,
+        sinks,
+        statistic,
     };
-    let zero = e.int(0);
-    let from = window(kernel).map(|w| e.add_int(past, 1 - w));
-    let begin = match from {
-        Some(from) => {
-            let first = e.add(work.row, from);
-            let first = e.max(first, zero);
-            e.floor_to(first, COLS as i64)
-        }
-        None => zero,
-    };
-    let seen = Seen {
-        begin,
-        end,
-        from,
-        to: kernel.causal.then_some(past),
-    };
-    let first_key = from.map(|from| e.add(row, from));
-    let weights = work.weights(e, 0);
-    let scale = work.scale(e);
-    let block = e.int(COLS as i64);
-    let mut start = match kernel.scores.sinks {
-        true => {
-            let sinks = e.operand(statistic.map_or(PLACES + u64::from(own), |n| n + 1));
-            let p = e.at(sinks, work.head, e.elem);
-            vec![e.load(p, e.scalar()), e.float(1.0, e.scalar())]
-        }
-        false => vec![
-            e.float(f64::NEG_INFINITY, e.scalar()),
-            e.float(0.0, e.scalar()),
-        ],
-    };
-    start.extend(work.nothing(e, 3));
-    let steep = slope(e, kernel, work.head);
-    let done = e.for_with(begin, end, COLS as i64, &start, |e, first, carried| {
-        let (before, sum, o) = (carried[0], carried[1], &carried[2..]);
-        let scores = work.products(e, q, k, first);
-        let scores: Vec<Val> = scores.iter().map(|s| e.mul(*s, scale)).collect();
-        let scores = shape(e, &work, scores, steep, (first, past));
-        work.put(e, weights, &scores);
-        e.barrier();
-        let within = |e: &mut Emitter, key: Val| {
-            let here = e.sub(key, first);
-            let here = e.max(here, zero);
-            e.min(here, block)
+    if !kernel.partial {
+        return of.emit(e);
+    }
+    let operand = sinks + u64::from(kernel.scores.sinks);
+    let before = e.mul(work.batch, rows);
+    let part = Part::of(e, &work, operand, before, past);
+    let earlier = part.count(e, &work, past);
+    let all = part.count(e, &work, total);
+    let queries = e.sub(all, earlier);
+    let some = e.below(work.row, queries);
+    e.when(some, |e| {
+        let first = e.add(work.row, earlier);
+        part.list(e, &work, Rows::Own, first, total);
+        let rows = part.listed(e, (Rows::Own, work.row), true);
+        let [q, out] = [q, out].map(|all| Part::matrix(all, rows, queries));
+        let of = Of {
+            past: earlier,
+            total: all,
+            queries,
+            matrices: [q, k, v, out],
+            part: Some((part, total)),
+            ..of
         };
-        let here = within(e, keys);
-        let low = first_key.map_or(zero, |key| within(e, key));
-        let score = |e: &mut Emitter, j: Val| {
-            let at = e.mul_int(j, PITCH as i64);
-            let at = e.add(at, work.lane);
-            number(e, weights, at)
-        };
-        let max = e.for_with(low, here, 1, &[before], |e, j, max| {
-            let s = score(e, j);
-            vec![e.max_float(max[0], s)]
-        })[0];
-        let moved = e.sub(before, max);
-        let moved = match first_key {
-            Some(_) => {
-                let (sees, still) = (e.below(low, here), e.float(0.0, e.scalar()));
-                e.select(sees, moved, still)
-            }
-            None => moved,
-        };
-        let shrink = apply(e, UnaryOp::Exp, moved);
-        // Everybody has read the scores before they become weights.
-        e.barrier();
-        let maxima = spread(e, &work, max);
-        let exponentials: Vec<Val> = scores
-            .iter()
-            .enumerate()
-            .map(|(n, s)| {
-                let x = e.sub(*s, maxima[n / 4]);
-                apply(e, UnaryOp::Exp, x)
-            })
-            .collect();
-        work.put(e, weights, &exponentials);
-        e.barrier();
-        let nothing = e.float(0.0, e.scalar());
-        let total = e.for_with(low, here, 1, &[nothing], |e, j, total| {
-            let p = score(e, j);
-            vec![e.add(total[0], p)]
-        })[0];
-        let sum = e.fma(sum, shrink, total);
-        let factors = spread(e, &work, shrink);
-        let per = o.len() / factors.len();
-        let o: Vec<Val> = o
-            .iter()
-            .enumerate()
-            .map(|(n, x)| e.mul(*x, factors[n / per]))
-            .collect();
-        let o = work.accumulate(e, weights, (2, v), first, &seen, &o);
-        [vec![max, sum], o].concat()
+        of.emit(e);
     });
-    let (max, sum, o) = (done[0], done[1], &done[2..]);
-    let one = e.float(1.0, e.scalar());
-    let inverse = e.div(one, sum);
-    let factors = spread(e, &work, inverse);
-    work.write(e, (3, out), o, Some(&factors));
-    if let Some(operand) = statistic {
-        // The first warp speaks for all.
-        let thirty_two = e.int(ROWS as i64);
-        let (speaks, exists) = (e.below(work.team.thread, thirty_two), e.below(row, seq));
-        let writes = e.and(speaks, exists);
-        e.when(writes, |e| {
-            let log = apply(e, UnaryOp::Log, sum);
-            let lse = e.add(max, log);
-            let p = work.statistic(e, operand, seq, row);
-            e.store(lse, p);
+    part.clear(e, &work, (3, out), statistic);
+}
+
+/// A block of queries, and all that they may see.
+struct Of<'a> {
+    work: Work<'a>,
+    /// Keys before those of the queries, all keys, and queries.
+    past: Val,
+    total: Val,
+    queries: Val,
+    /// Queries, keys, values and results.
+    matrices: [Matrix; 4],
+    /// Which tokens take part, of so many, where some do not.
+    part: Option<(Part, Val)>,
+    /// The operands of sinks and of the statistic.
+    sinks: u64,
+    statistic: Option<u64>,
+}
+
+impl Of<'_> {
+    fn emit(self, e: &mut Emitter) {
+        let Of {
+            work,
+            past,
+            total,
+            queries: seq,
+            matrices: [q, k, v, out],
+            part,
+            sinks,
+            statistic,
+        } = self;
+        let kernel = work.kernel;
+        // How many keys the query of this thread sees, and the last one of the block.
+        let row = e.add(work.row, work.lane);
+        let (keys, end) = match kernel.causal {
+            true => {
+                let sees = |e: &mut Emitter, row: Val| {
+                    let n = e.add(past, row);
+                    let n = e.add_int(n, 1);
+                    e.min(n, total)
+                };
+                let last = e.add_int(work.row, ROWS as i64 - 1);
+                (sees(e, row), sees(e, last))
+            }
+            false => (total, total),
+        };
+        let zero = e.int(0);
+        let from = window(kernel).map(|w| e.add_int(past, 1 - w));
+        let begin = match from {
+            Some(from) => {
+                let first = e.add(work.row, from);
+                let first = e.max(first, zero);
+                e.floor_to(first, COLS as i64)
+            }
+            None => zero,
+        };
+        let seen = Seen {
+            begin,
+            end,
+            from,
+            to: kernel.causal.then_some(past),
+        };
+        let first_key = from.map(|from| e.add(row, from));
+        let weights = work.weights(e, 0);
+        let scale = work.scale(e);
+        let block = e.int(COLS as i64);
+        let mut start = match kernel.scores.sinks {
+            true => {
+                let sinks = e.operand(sinks);
+                let p = e.at(sinks, work.head, e.elem);
+                vec![e.load(p, e.scalar()), e.float(1.0, e.scalar())]
+            }
+            false => vec![
+                e.float(f64::NEG_INFINITY, e.scalar()),
+                e.float(0.0, e.scalar()),
+            ],
+        };
+        start.extend(work.nothing(e, 3));
+        let steep = slope(e, kernel, work.head);
+        let done = e.for_with(begin, end, COLS as i64, &start, |e, first, carried| {
+            let (before, sum, o) = (carried[0], carried[1], &carried[2..]);
+            let [k, v] = match part {
+                Some((part, tokens)) => {
+                    part.list(e, &work, Rows::Other, first, tokens);
+                    let rows = part.listed(e, (Rows::Other, first), false);
+                    [k, v].map(|all| Part::matrix(all, rows, total))
+                }
+                None => [k, v],
+            };
+            let scores = work.products(e, q, k, first);
+            let scores: Vec<Val> = scores.iter().map(|s| e.mul(*s, scale)).collect();
+            let scores = shape(e, &work, scores, steep, (first, past));
+            work.put(e, weights, &scores);
+            e.barrier();
+            let within = |e: &mut Emitter, key: Val| {
+                let here = e.sub(key, first);
+                let here = e.max(here, zero);
+                e.min(here, block)
+            };
+            let here = within(e, keys);
+            let low = first_key.map_or(zero, |key| within(e, key));
+            let score = |e: &mut Emitter, j: Val| {
+                let at = e.mul_int(j, PITCH as i64);
+                let at = e.add(at, work.lane);
+                number(e, weights, at)
+            };
+            let max = e.for_with(low, here, 1, &[before], |e, j, max| {
+                let s = score(e, j);
+                vec![e.max_float(max[0], s)]
+            })[0];
+            let moved = e.sub(before, max);
+            let moved = match first_key {
+                Some(_) => {
+                    let (sees, still) = (e.below(low, here), e.float(0.0, e.scalar()));
+                    e.select(sees, moved, still)
+                }
+                None => moved,
+            };
+            let shrink = apply(e, UnaryOp::Exp, moved);
+            // Everybody has read the scores before they become weights.
+            e.barrier();
+            let maxima = spread(e, &work, max);
+            let exponentials: Vec<Val> = scores
+                .iter()
+                .enumerate()
+                .map(|(n, s)| {
+                    let x = e.sub(*s, maxima[n / 4]);
+                    apply(e, UnaryOp::Exp, x)
+                })
+                .collect();
+            work.put(e, weights, &exponentials);
+            e.barrier();
+            let nothing = e.float(0.0, e.scalar());
+            let total = e.for_with(low, here, 1, &[nothing], |e, j, total| {
+                let p = score(e, j);
+                vec![e.add(total[0], p)]
+            })[0];
+            let sum = e.fma(sum, shrink, total);
+            let factors = spread(e, &work, shrink);
+            let per = o.len() / factors.len();
+            let o: Vec<Val> = o
+                .iter()
+                .enumerate()
+                .map(|(n, x)| e.mul(*x, factors[n / per]))
+                .collect();
+            let o = work.accumulate(e, weights, (2, v), first, &seen, &o);
+            [vec![max, sum], o].concat()
         });
+        let (max, sum, o) = (done[0], done[1], &done[2..]);
+        let one = e.float(1.0, e.scalar());
+        let inverse = e.div(one, sum);
+        let factors = spread(e, &work, inverse);
+        work.write(e, (3, out), o, Some(&factors));
+        if let Some(operand) = statistic {
+            // The first warp speaks for all.
+            let thirty_two = e.int(ROWS as i64);
+            let (speaks, exists) = (e.below(work.team.thread, thirty_two), e.below(row, seq));
+            let writes = e.and(speaks, exists);
+            e.when(writes, |e| {
+                let log = apply(e, UnaryOp::Log, sum);
+                let lse = e.add(max, log);
+                let (rows, row) = match part {
+                    Some((_, tokens)) => {
+                        let listed = out.listed.map(|listed| listed.row(e, row));
+                        (tokens, listed.unwrap_or(row))
+                    }
+                    None => (seq, row),
+                };
+                let p = work.statistic(e, operand, rows, row);
+                e.store(lse, p);
+            });
+        }
     }
 }
 

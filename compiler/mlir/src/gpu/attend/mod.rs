@@ -9,6 +9,7 @@
 
 pub(super) mod backward;
 pub(super) mod forward;
+mod part;
 pub(super) mod scores;
 
 use super::stage::{Matrix, Place, Team, four, outer, stage};
@@ -333,6 +334,7 @@ impl<'a> Work<'a> {
             let r = e.add_int(first, i as i64);
             let exists = e.below(r, to.rows);
             e.when(exists, |e| {
+                let r = to.listed.map_or(r, |listed| listed.row(e, r));
                 let base = e.mul(r, to.stride);
                 for t in 0..per {
                     let c = e.add_int(self.x, 16 * t as i64);

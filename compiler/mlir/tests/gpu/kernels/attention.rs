@@ -20,6 +20,7 @@ fn attend(heads: u64, head: u64, causal: bool) -> Attend {
         value: None,
         scores: Default::default(),
         order: Default::default(),
+        partial: false,
     }
 }
 
@@ -48,6 +49,7 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
             inputs.clone(),
             vec![room(results), room(rows)],
             sinks(&spec),
+            numbers(&spec, batch, seq),
         ]
         .concat(),
     );
@@ -60,10 +62,23 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
         room(narrow),
         room(values),
     ];
+    let numbers = numbers(&spec, batch, seq);
     let mut spec = spec;
     spec.scores.sinks = false;
     let spec = KernelSpec::AttendBackward(spec);
-    [forward, case(spec, [inputs, results].concat())]
+    [forward, case(spec, [inputs, results, numbers].concat())]
+}
+
+/// The operand of who takes part, if there is one: of the first sequence about one of three, of a second one nobody, of a third the last.
+fn numbers(spec: &Attend, batch: u64, seq: u64) -> Vec<Vec<u32>> {
+    let number = |n: u64| match (n / seq, n * n % 7 % 3) {
+        (0, 0) => 0.0,
+        (2, _) if n % seq == seq - 1 => 3.5,
+        (_, 1) => f32::NAN,
+        _ => -1.0,
+    };
+    let all = || (0..batch * seq).map(|n| number(n).to_bits()).collect();
+    Vec::from_iter(spec.partial.then(all))
 }
 
 /// The operand of sinks, if there is one.
@@ -266,6 +281,78 @@ fn attention_to_kept_keys_of_several_sequences() {
             spec: KernelSpec::AttendCached(spec),
             aliases: vec![],
             dims,
+            coeffs: vec![],
+        });
+    }
+    check(&cases);
+}
+
+#[test]
+fn attention_of_tokens_that_take_part() {
+    let some = |of: Attend| Attend {
+        partial: true,
+        ..of
+    };
+    let sinks = Scores {
+        softcap: Some(1.5),
+        alibi: false,
+        sinks: true,
+    };
+    let mut cases = vec![];
+    for (batch, seq, spec) in [
+        (3, 5, attend(2, 3, true)),
+        (3, 130, attend(2, 8, true)),
+        (2, 300, attend(1, 10, false)),
+        (
+            1,
+            300,
+            Attend {
+                kv_heads: 1,
+                value: Some(18),
+                scores: sinks,
+                ..attend(2, 5, true)
+            },
+        ),
+        (
+            1,
+            200,
+            Attend {
+                inputs: DType::Bf16,
+                ..attend(1, 16, true)
+            },
+        ),
+    ] {
+        cases.extend(forward_and_backward(some(spec), batch, seq));
+    }
+    // Kept keys of one sequence, then of several.
+    let spec = some(Attend {
+        scores: sinks,
+        ..attend(2, 6, true)
+    });
+    for (seq, past) in [(1, 70), (40, 290), (33, 0)] {
+        let kept = |seed| floats((past + seq) * 12, seed);
+        let operands = vec![floats(seq * 12, 1), kept(2), kept(3), room(seq * 12)];
+        let behind = [self::sinks(&spec), numbers(&spec, 1, past + seq)].concat();
+        cases.push(Case {
+            operands: [operands, behind].concat(),
+            spec: KernelSpec::AttendCached(spec.clone()),
+            aliases: vec![],
+            dims: vec![seq, past],
+            coeffs: vec![],
+        });
+    }
+    for places in [vec![69, 3, 64], vec![7, 0, 69]] {
+        let kept = |seed| floats(3 * 70 * 12, seed);
+        let operands = vec![floats(3 * 12, 1), kept(2), kept(3), room(3 * 12), places];
+        let behind = [self::sinks(&spec), numbers(&spec, 3, 70)].concat();
+        cases.push(Case {
+            operands: [operands, behind].concat(),
+            spec: KernelSpec::AttendCached(Attend {
+                room: Some(70),
+                ..spec.clone()
+            }),
+            aliases: vec![],
+            dims: vec![1, 69, 3, 70],
             coeffs: vec![],
         });
     }

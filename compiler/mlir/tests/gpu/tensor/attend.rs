@@ -196,6 +196,7 @@ fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64
         value: None,
         scores: Default::default(),
         order: Default::default(),
+        partial: false,
     }
 }
 

@@ -1,0 +1,401 @@
+//! A case of attention: its operands in f64, plain f64 attention of them with its gradient, and what the scalar evaluator and compiled kernels make of them.
+
+use crate::harness::{Buffer, Compiled, Operands, targets};
+use odec_program::kernel::{Attend, Order, Scores, eval_attend, eval_attend_backward};
+use odec_program::real::Real;
+use odec_program::{DType, KernelSpec, Target, bf16};
+
+/// batch, seq, heads, head.
+pub(super) type Shape = [usize; 4];
+
+/// The four inputs of the pair of kernels, in f64.
+pub(super) struct Case {
+    pub shape: Shape,
+    /// Element type of q, k, v and, backward, of o.
+    pub inputs: DType,
+    pub order: Order,
+    pub causal: bool,
+    pub kv_heads: usize,
+    pub window: Option<u64>,
+    pub scale: f64,
+    /// Columns of a head of values.
+    pub value: usize,
+    pub softcap: Option<f64>,
+    pub alibi: bool,
+    /// A number for each head, or none.
+    pub sinks: Vec<f64>,
+    /// For each token of each sequence whether it takes part, or none.
+    pub numbers: Vec<f64>,
+    pub q: Vec<f64>,
+    pub k: Vec<f64>,
+    pub v: Vec<f64>,
+    pub d_o: Vec<f64>,
+}
+
+impl Case {
+    /// Numbers that f32 holds exactly, so that every kernel starts from the same ones.
+    pub fn new(shape: Shape, causal: bool) -> Case {
+        Case::sharing(shape, shape[2], causal, None)
+    }
+
+    pub fn sharing(shape: Shape, kv_heads: usize, causal: bool, window: Option<u64>) -> Case {
+        Case::of(shape, (kv_heads, shape[3]), causal, window)
+    }
+
+    /// With values of so many columns.
+    pub fn of(
+        shape: Shape,
+        (kv_heads, value): (usize, usize),
+        causal: bool,
+        window: Option<u64>,
+    ) -> Case {
+        let n: usize = shape.iter().product();
+        let narrow = n / shape[2] * kv_heads;
+        let [values, results] = [narrow, n].map(|n| n / shape[3] * value);
+        let mut state = 0x2545_F491_4F6C_DD1D_u64 ^ n as u64;
+        let mut noise = |size: f64, n: usize| -> Vec<f64> {
+            let mut next = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                f64::from(((state >> 40) as f64 / (1u64 << 24) as f64 * 2.0 - 1.0) as f32)
+            };
+            (0..n).map(|_| f64::from((size * next()) as f32)).collect()
+        };
+        let (q, k) = (noise(2.5, n), noise(2.5, narrow));
+        let (v, d_o) = (noise(1.0, values), noise(1.0, results));
+        let scale = f64::from((1.0 / (shape[3] as f64).sqrt()) as f32);
+        Case {
+            shape,
+            inputs: DType::F32,
+            order: Order::Chain,
+            causal,
+            kv_heads,
+            window,
+            scale,
+            value,
+            softcap: None,
+            alibi: false,
+            sinks: vec![],
+            numbers: vec![],
+            q,
+            k,
+            v,
+            d_o,
+        }
+    }
+
+    /// With bounded scores that fall with distance, and sinks of different weight.
+    pub fn scored(self) -> Case {
+        let sinks = (0..self.shape[2]).map(|h| 0.75 * h as f64 - 0.5).collect();
+        Case {
+            softcap: Some(2.5),
+            alibi: true,
+            sinks,
+            ..self
+        }
+    }
+
+    /// With tokens that take no part: of the first sequence about two of three, of a second one all, of a third none but the last.
+    pub fn of_some(self) -> Case {
+        let [batch, seq, ..] = self.shape;
+        let number = |n: usize| match (n / seq, n * n % 7 % 3) {
+            (0, 0) => 0.0,
+            (2, _) if n % seq == seq - 1 => 3.5,
+            (_, 1) => f64::NAN,
+            _ => -1.0,
+        };
+        Case {
+            numbers: (0..batch * seq).map(number).collect(),
+            ..self
+        }
+    }
+
+    pub fn takes_part(&self, b: usize, s: usize) -> bool {
+        let number = self.numbers.get(b * self.shape[1] + s);
+        number.is_none_or(|x| *x >= 0.0)
+    }
+
+    /// With q, k and v that bf16 holds.
+    pub fn rounded(mut self) -> Case {
+        let round = |x: &mut f64| *x = f64::from(bf16::to_f32(bf16::of_f64(*x)));
+        for x in [&mut self.q, &mut self.k, &mut self.v] {
+            x.iter_mut().for_each(round);
+        }
+        self
+    }
+
+    /// The same in bf16, multiplied in pairs.
+    pub fn in_pairs(self) -> Case {
+        Case {
+            inputs: DType::Bf16,
+            order: Order::Dots,
+            ..self.rounded()
+        }
+    }
+
+    /// The targets that this machine runs it on.
+    pub fn targets(&self) -> Vec<Target> {
+        let of = |t: &Target| self.order == Order::Chain || *t == Target::Avx512Bf16;
+        targets().into_iter().filter(of).collect()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.shape[0] * self.shape[1] * self.shape[2]
+    }
+
+    pub fn at(&self, b: usize, s: usize, h: usize) -> usize {
+        let [_, seq, heads, _] = self.shape;
+        (b * seq + s) * heads + h
+    }
+
+    /// The same for keys and values.
+    pub fn key_at(&self, b: usize, s: usize, h: usize) -> usize {
+        let [_, seq, heads, _] = self.shape;
+        (b * seq + s) * self.kv_heads + h * self.kv_heads / heads
+    }
+
+    /// What becomes of the scaled score of a pair in a head, and its derivative.
+    pub fn shaped(&self, scaled: f64, h: usize, s: usize, j: usize) -> (f64, f64) {
+        let (capped, slope) = match self.softcap {
+            Some(c) => (c * (scaled / c).tanh(), 1.0 / (scaled / c).cosh().powi(2)),
+            None => (scaled, 1.0),
+        };
+        let steep = 0.5f64.powf(8.0 * (h + 1) as f64 / self.shape[2] as f64);
+        let between = s.max(j) - s.min(j);
+        let fall = if self.alibi {
+            steep * between as f64
+        } else {
+            0.0
+        };
+        (capped - fall, slope)
+    }
+
+    /// The scaled score of a query and a key.
+    pub fn scaled(&self, q: &[f64], k: &[f64], [b, s, h]: [usize; 3], j: usize) -> f64 {
+        let d = self.shape[3];
+        let (x, y) = (
+            &q[self.at(b, s, h) * d..][..d],
+            &k[self.key_at(b, j, h) * d..][..d],
+        );
+        self.scale * x.iter().zip(y).map(|(a, b)| a * b).sum::<f64>()
+    }
+
+    /// Weights of all keys for the query at (b, s, h), 0 of those that it does not see, and the logarithm of their sum.
+    pub fn weights(&self, q: &[f64], k: &[f64], b: usize, s: usize, h: usize) -> (Vec<f64>, f64) {
+        let seq = self.shape[1];
+        let sees = |j: usize| {
+            self.takes_part(b, j)
+                && (!self.causal || j <= s)
+                && self.window.is_none_or(|w| j as u64 + w > s as u64)
+        };
+        let score = |j: usize| match sees(j) {
+            true => self.shaped(self.scaled(q, k, [b, s, h], j), h, s, j).0,
+            false => f64::NEG_INFINITY,
+        };
+        let scores: Vec<f64> = (0..seq).map(score).collect();
+        let sink = self.sinks.get(h);
+        let all = || scores.iter().chain(sink).copied();
+        let max = all().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = all().map(|x| (x - max).exp()).sum();
+        let lse = max + sum.ln();
+        (scores.iter().map(|x| (x - lse).exp()).collect(), lse)
+    }
+
+    /// o and lse.
+    pub fn forward(&self, q: &[f64], k: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let ([batch, seq, heads, _], d) = (self.shape, self.value);
+        let (mut o, mut lse) = (vec![0.0; self.rows() * d], vec![0.0; self.rows()]);
+        for (b, s, h) in places(batch, seq, heads) {
+            if !self.takes_part(b, s) {
+                continue;
+            }
+            let at = self.at(b, s, h);
+            let (weights, l) = self.weights(q, k, b, s, h);
+            lse[at] = l;
+            for (j, w) in weights.iter().enumerate() {
+                for c in 0..d {
+                    o[at * d + c] += w * v[self.key_at(b, j, h) * d + c];
+                }
+            }
+        }
+        (o, lse)
+    }
+
+    /// Gradients of `Σ o · d_o` with respect to q, k, v.
+    pub fn backward(&self) -> [Vec<f64>; 3] {
+        let ([batch, seq, heads, d], value) = (self.shape, self.value);
+        let [mut dq, mut dk, mut dv] = [&self.q, &self.k, &self.v].map(|x| vec![0.0; x.len()]);
+        for (b, s, h) in places(batch, seq, heads) {
+            if !self.takes_part(b, s) {
+                continue;
+            }
+            let at = self.at(b, s, h) * d;
+            let (weights, _) = self.weights(&self.q, &self.k, b, s, h);
+            let d_o = &self.d_o[self.at(b, s, h) * value..][..value];
+            let slope = |j: usize| -> f64 {
+                let v = &self.v[self.key_at(b, j, h) * value..][..value];
+                v.iter().zip(d_o).map(|(a, b)| a * b).sum()
+            };
+            let slopes: Vec<f64> = (0..weights.len()).map(slope).collect();
+            let mean: f64 = weights.iter().zip(&slopes).map(|(w, x)| w * x).sum();
+            for (j, w) in weights.iter().enumerate() {
+                let scaled = self.scaled(&self.q, &self.k, [b, s, h], j);
+                let bend = self.shaped(scaled, h, s, j).1;
+                let ds = self.scale * bend * w * (slopes[j] - mean);
+                let other = self.key_at(b, j, h);
+                for c in 0..d {
+                    dq[at + c] += ds * self.k[other * d + c];
+                    dk[other * d + c] += ds * self.q[at + c];
+                }
+                for c in 0..value {
+                    dv[other * value + c] += w * d_o[c];
+                }
+            }
+        }
+        [dq, dk, dv]
+    }
+
+    pub fn specs<T: Real>(&self) -> [KernelSpec; 2] {
+        let spec = Attend {
+            dtype: T::DTYPE,
+            inputs: match self.inputs {
+                DType::Bf16 => DType::Bf16,
+                _ => T::DTYPE,
+            },
+            heads: self.shape[2] as u64,
+            kv_heads: self.kv_heads as u64,
+            head: self.shape[3] as u64,
+            causal: self.causal,
+            room: None,
+            window: self.window,
+            scale: self.scale,
+            rounds: false,
+            value: (self.value != self.shape[3]).then_some(self.value as u64),
+            order: self.order,
+            scores: Scores {
+                softcap: self.softcap,
+                alibi: self.alibi,
+                sinks: false,
+            },
+            partial: !self.numbers.is_empty(),
+        };
+        let mut forward = spec.clone();
+        forward.scores.sinks = !self.sinks.is_empty();
+        [
+            KernelSpec::Attend(forward),
+            KernelSpec::AttendBackward(spec),
+        ]
+    }
+
+    /// What the backward kernel reads of a result: it, or δ.
+    pub fn fourth<T: Real>(&self, spec: &Attend, o: &Buffer<T>) -> Buffer<T> {
+        let o = o.clone().in_type(self.inputs);
+        if !spec.reads_delta() {
+            return o;
+        }
+        let d_o = Buffer::<T>::Real(self.d_o.iter().map(|x| T::of(*x)).collect());
+        let [o, d_o] = [o, d_o.in_type(self.inputs)].map(|x| x.numbers());
+        let rows = o.chunks(self.value).zip(d_o.chunks(self.value));
+        let delta = |(o, d_o): (&[T], &[T])| {
+            let products = o.iter().zip(d_o).map(|(o, d_o)| o.to_f64() * d_o.to_f64());
+            T::of(products.sum())
+        };
+        Buffer::Real(rows.map(delta).collect())
+    }
+
+    /// The operand of who takes part, of tokens of all sequences, if it is one.
+    pub fn numbers<T: Real>(&self) -> Option<Buffer<T>> {
+        let real = || Buffer::Real(self.numbers.iter().map(|x| T::of(*x)).collect());
+        (!self.numbers.is_empty()).then(real)
+    }
+
+    /// o, lse, dq, dk, dv of the scalar evaluator.
+    pub fn evaluate<T: Real>(&self) -> [Buffer<T>; 5] {
+        let [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)] = self.specs::<T>() else {
+            unreachable!()
+        };
+        let dims = [self.shape[0] as u64, self.shape[1] as u64];
+        let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
+        let input = |x: &[f64]| real(x).in_type(self.inputs);
+        let mut memory = Operands(vec![
+            input(&self.q),
+            input(&self.k),
+            input(&self.v),
+            Buffer::nan(self.d_o.len()),
+            Buffer::nan(self.rows()),
+        ]);
+        if !self.sinks.is_empty() {
+            memory.0.push(real(&self.sinks));
+        }
+        memory.0.extend(self.numbers());
+        eval_attend(&spec, &mut memory, dims);
+        memory.0.truncate(5);
+        let o = memory.0[3].clone();
+        memory.0[3] = self.fourth(&back, &o);
+        memory.0.push(input(&self.d_o));
+        let like = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
+        memory.0.extend(like);
+        memory.0.extend(self.numbers());
+        eval_attend_backward(&back, &mut memory, dims);
+        memory.0[3] = o;
+        [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone())
+    }
+
+    /// o, lse, dq, dk, dv of the compiled kernels; both launched in `parts` parts, the last first.
+    pub fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 5] {
+        let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
+        let dims = [self.shape[0] as u64, self.shape[1] as u64];
+        let [forward, backward] = self.specs::<T>();
+        let split = |spec: &KernelSpec| -> Vec<_> {
+            let tiles = spec.tiles(&dims);
+            (0..parts)
+                .rev()
+                .map(|p| tiles * p / parts..tiles * (p + 1) / parts)
+                .collect()
+        };
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| real(x).in_type(self.inputs));
+        let d_o = real(&self.d_o).in_type(self.inputs);
+        let mut operands = vec![
+            q.clone(),
+            k.clone(),
+            v.clone(),
+            Buffer::nan(self.d_o.len()),
+            Buffer::nan(self.rows()),
+        ];
+        if !self.sinks.is_empty() {
+            operands.push(real(&self.sinks));
+        }
+        operands.extend(self.numbers());
+        let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
+        let (o, lse) = (got[3].clone(), got[4].clone());
+        let [dq, dk, dv] = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
+        let KernelSpec::AttendBackward(back) = &backward else {
+            unreachable!()
+        };
+        let fourth = self.fourth(back, &o);
+        let mut operands = vec![q, k, v, fourth, lse.clone(), d_o, dq, dk, dv];
+        operands.extend(self.numbers());
+        let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
+        [o, lse, got[6].clone(), got[7].clone(), got[8].clone()]
+    }
+}
+
+pub(super) fn places(
+    batch: usize,
+    seq: usize,
+    heads: usize,
+) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..batch).flat_map(move |b| (0..seq).flat_map(move |s| (0..heads).map(move |h| (b, s, h))))
+}
+
+/// Largest difference, relative to the largest element (gradients of a single key vanish: 0.1 at least).
+pub(super) fn distance<T: Real>(got: &Buffer<T>, want: &[f64]) -> f64 {
+    let size = want.iter().fold(0.1, |m: f64, x| m.max(x.abs()));
+    let far = got
+        .real()
+        .iter()
+        .zip(want)
+        .map(|(g, w)| (g.to_f64() - w).abs());
+    far.fold(0.0, |m, x| if x > m || x.is_nan() { x } else { m }) / size
+}
