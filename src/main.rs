@@ -14,6 +14,10 @@ use odec_driver::fail::{Done, Failure};
 use odec_runtime::system::stdio;
 use std::process::ExitCode;
 
+/// Compiling makes and frees many small things.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let done = signals::survive_file_limits().map_err(Failure::internal);
     let done = done.and_then(|()| run(Cli::parse().command));

@@ -59,3 +59,7 @@ mod unused;
 mod vectors;
 mod work;
 mod written;
+
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

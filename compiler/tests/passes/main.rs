@@ -54,3 +54,7 @@ mod systems;
 mod time_dependent;
 mod translators;
 mod work;
+
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
