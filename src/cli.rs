@@ -570,6 +570,14 @@ pub struct Eval {
     pub trust: bool,
 }
 
+/// A weight of guidance.
+fn guidance(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(w) if (0.0..=100.0).contains(&w) => Ok(w),
+        _ => Err("a number from 0 to 100 is expected".into()),
+    }
+}
+
 #[derive(Args)]
 pub struct Generate {
     /// Folder of the run
@@ -610,6 +618,9 @@ pub struct Generate {
     /// Only images of this class
     #[arg(long, value_name = "CLASS", requires = "output")]
     pub class: Option<u64>,
+    /// How far images are moved towards their class: w of v(x, t) + w (v(x, t, class) − v(x, t)); 1 is the velocity of the class itself
+    #[arg(long, value_name = "W", requires = "output", default_value_t = 1.0, value_parser = guidance)]
+    pub guidance: f64,
     /// Images in a row
     #[arg(long, value_name = "N", requires = "output", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub count: u64,

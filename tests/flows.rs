@@ -15,7 +15,7 @@ field ffn = rmsnorm |> swiglu(hidden: 32)
 
 model bars {
   input  patches(image: 4, patch: 2)
-  embed  linear(width: 16, bias), time_token(scale: 4), label_token(classes: 2), positions(learned)
+  embed  linear(width: 16, bias), time_token(scale: 4), label_token(classes: 2, dropped: 10%), positions(learned)
   evolve lie(att, ffn) for 2 steps
   output rmsnorm |> linear(4, bias)
   init   normal(std: 0.1)
@@ -165,6 +165,22 @@ fn a_run_learns_to_draw_images_of_a_class() {
     assert_eq!((&facts["images"], &facts["steps"]), (&40.into(), &8.into()));
     assert_eq!(keys_of(&facts), documented("`odec generate RUN -o FILE"));
     assert!(facts["recognised"].as_f64().unwrap() > 0.75, "{facts}");
+    assert_eq!(facts["guidance"], 1.0);
+    let guided = [
+        "--scheme",
+        "heun",
+        "--steps",
+        "4",
+        "-o",
+        "more.png",
+        "--guidance",
+        "2",
+    ];
+    let said = drawn(&guided);
+    assert!(
+        said.contains("each with and without the class: guidance 2"),
+        "{said}"
+    );
     // Errors fall with steps, and faster with a higher order, at equal evaluations.
     let facts = json(&drawn(&[
         "--errors",
@@ -256,6 +272,12 @@ fn what_cannot_be_drawn_is_said() {
         "does not tell classes",
     );
     refused("told", &good, "not trained with `loss velocity`");
+    place.write("always.ode", &MODEL.replace(", dropped: 10%", ""));
+    place.good(&["train", "always.ode", "--out", "always", "--steps", "2"]);
+    let guided = [&good[..], &["--guidance", "2"]].concat();
+    refused("always", &guided, "label_token(classes: …, dropped: 10%)");
+    let guided = [&compare("rk4")[..], &["--guidance", "2"]].concat();
+    refused("always", &guided, "label_token(classes: …, dropped: 10%)");
     refused("run", &["--prompt", "a"], "-o samples.png");
     refused("told", &["--prompt", "a"], "tells the classes of images");
     for args in [
@@ -264,6 +286,27 @@ fn what_cannot_be_drawn_is_said() {
         &[],
         &["-o", "x.png", "--prompt", "a"],
         &["--errors", "rk4"],
+        &["--prompt", "a", "--guidance", "2"],
+        &[
+            "--scheme",
+            "rk4",
+            "--steps",
+            "2",
+            "-o",
+            "x.png",
+            "--guidance",
+            "-1",
+        ],
+        &[
+            "--scheme",
+            "rk4",
+            "--steps",
+            "2",
+            "-o",
+            "x.png",
+            "--guidance",
+            "NaN",
+        ],
         &["--errors", "rk4", "-o", "x.png", "--steps", "3"],
         &["--errors", "rk4", "--scheme", "rk4", "-o", "x.png"],
     ] {

@@ -121,6 +121,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
     let (path, scheme, steps) = to;
     let (of, _) = flow::drawn(x).map_err(Failure::input)?;
     let rows = flow::rows(x, args.class).map_err(Failure::input)?;
+    flow::can_guide(x, args.guidance).map_err(Failure::input)?;
     let explicit = explicit(scheme)?;
     output::check_beside(path, &args.run).map_err(Failure::input)?;
     // Whether the other run tells such images apart is known before any is drawn.
@@ -153,7 +154,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         let facts = json!({
             "output": path.shown(), "scheme": explicit.name, "order": explicit.order, "steps": steps,
             "evaluations_per_step": per_step, "evaluations": per_step * steps, "images": n, "classes": asked.classes,
-            "recognised": recognised,
+            "guidance": args.guidance, "recognised": recognised,
         });
         outln!("{facts}");
         return Ok(());
@@ -163,8 +164,12 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         None => "no order is proved".to_string(),
     };
     outln!("{n} images in {}", path.shown());
+    let twice = match args.guidance {
+        1.0 => String::new(),
+        w => format!(", each with and without the class: guidance {w}"),
+    };
     outln!(
-        "{} ({order}): {steps} steps of {per_step} evaluations, {} evaluations of the velocity for each image",
+        "{} ({order}): {steps} steps of {per_step} evaluations, {} evaluations of the velocity for each image{twice}",
         explicit.name,
         per_step * steps
     );
@@ -184,6 +189,7 @@ pub fn asked(args: &cli::Generate, rows: &[Option<u64>], steps: u64) -> flow::Sa
         classes: rows.iter().flat_map(repeated).collect(),
         steps,
         seed: args.seed,
+        guidance: args.guidance,
     }
 }
 

@@ -140,12 +140,17 @@ impl EmbedSpec {
     /// What is told of a row beside the input.
     pub fn told(&self) -> Conditions {
         let told = || self.leading.iter().chain(&self.condition).map(|l| l.told());
+        let class = told().find_map(|t| match t {
+            Told::Class {
+                classes,
+                dropped_percent,
+            } => Some((classes, dropped_percent)),
+            Told::Nothing | Told::Time => None,
+        });
         Conditions {
             time: told().any(|t| t == Told::Time),
-            classes: told().find_map(|t| match t {
-                Told::Class(classes) => Some(classes),
-                Told::Nothing | Told::Time => None,
-            }),
+            classes: class.map(|(classes, _)| classes),
+            dropped_percent: class.map_or(0, |(_, dropped)| dropped),
             at: self.span,
         }
     }

@@ -377,8 +377,12 @@ pub fn read(
             }
         }
         Form::Images(images) => {
-            let labelled = ends.is_some_and(|e| e.told.classes.is_some());
-            let flow = |times| Flow { times, labelled };
+            let told = ends.map(|e| e.told);
+            let flow = |times| Flow {
+                times,
+                labelled: told.is_some_and(|t| t.classes.is_some()),
+                dropped_percent: told.map_or(0, |t| t.dropped_percent),
+            };
             images.flow = objective.times().map(flow);
         }
         Form::Text { .. } | Form::Tokens | Form::Pairs(_) => {}

@@ -137,9 +137,16 @@ fn runs_are_told_the_law_of_times() {
     ] {
         let outcome = changed(&[("loss   velocity", &format!("loss   {loss}"))]);
         let labelled = true;
-        let wanted = Some(Flow { times, labelled });
+        let wanted = Some(Flow {
+            times,
+            labelled,
+            dropped_percent: 0,
+        });
         assert_eq!(told(outcome.built()).flow, wanted, "{loss}");
     }
+    let some = changed(&[("(classes: 5)", "(classes: 5, dropped: 10%)")]);
+    let flow = told(some.built()).flow.expect("a flow");
+    assert_eq!(flow.dropped_percent, 10);
     let outcome = changed(&[(", label_token(classes: 5)", "")]);
     let flow = told(outcome.built()).flow.expect("a flow");
     assert!(!flow.labelled);
@@ -180,6 +187,10 @@ fn what_does_not_fit_is_said_at_its_place() {
         (
             "other classes",
             &[("label_token(classes: 5)", "label_token(classes: 6)")],
+        ),
+        (
+            "most labels left out",
+            &[("(classes: 5)", "(classes: 5, dropped: 60%)")],
         ),
         ("a condition that nothing reads", &[(ROWS, CONDITION)]),
         ("a condition that the model has not", &[(FIELD, GATED)]),

@@ -24,7 +24,7 @@ fn model(precision: &str) -> (Built, String) {
     let text = format!(
         "field att = rmsnorm |> attention(heads: 2)\nfield ffn = rmsnorm |> swiglu(hidden: 10)\n\
          model small {{\n  input patches(image: [4, 6], patch: 2)\n  \
-         embed linear(width: 8), time_token(scale: 3), label_token(classes: {CLASSES}), positions(learned)\n  \
+         embed linear(width: 8), time_token(scale: 3), label_token(classes: {CLASSES}, dropped: 20%), positions(learned)\n  \
          evolve lie(att, ffn) for 2 steps\n  output rmsnorm |> linear(4, bias)\n  init normal(std: 0.5) }}\n\
          train {{ data images(\"none.npz\", classes: {CLASSES}, mean: {MEAN}, std: {STD});  optimizer adamw(lr: 1e-2)\n\
          loss velocity;  batch 3;  steps 10;  precision {precision} }}\n"
@@ -224,6 +224,7 @@ fn asked(classes: &[u64], steps: u64, seed: u64) -> Sampling {
         classes: classes.iter().map(|c| Some(*c)).collect(),
         steps,
         seed,
+        guidance: 1.0,
     }
 }
 
@@ -234,9 +235,20 @@ fn drawn(e: &mut Executor, method: &Method, s: &Sampling) -> Vec<Vec<f64>> {
 /// Four steps of the classical method, written out over the interpreter, from the noise that is left of an image when nothing moves.
 #[test]
 fn images_are_what_a_plain_loop_makes_of_noise() {
+    for guidance in [1.0, 0.0, 2.5] {
+        is_the_plain_loop(guidance);
+    }
+}
+
+/// Along the velocity of a class, `guidance` times as far from the one without a class.
+fn is_the_plain_loop(guidance: f64) {
     let model = model("f64");
     let mut e = runs(&model);
     let classes = [2, 0, 1, 1];
+    let asked = |classes: &[u64], steps, seed| Sampling {
+        guidance,
+        ..asked(classes, steps, seed)
+    };
     let images = drawn(&mut e, &rk4(), &asked(&classes, 4, 9));
     assert_eq!(images.len(), 4);
     let nothing = method(&[&[]], &[0.0]);
@@ -251,17 +263,22 @@ fn images_are_what_a_plain_loop_makes_of_noise() {
     let one = Bindings::new(1, 8);
     for (n, class) in classes.into_iter().enumerate() {
         let mut state: Vec<f64> = (0..24).map(|i| (noise[n][pixel(i)] - MEAN) / STD).collect();
-        let velocity = |x: &[f64], t: f64| -> Vec<f64> {
+        let told = |class: Option<u64>, x: &[f64], t: f64| -> Vec<f64> {
             let mut f = params.clone();
             let mut points = x.to_vec();
             points.resize(32, 0.0);
             let label = (0..CLASSES)
-                .map(|c| f64::from(u8::from(c == class)))
+                .map(|c| f64::from(u8::from(Some(c) == class)))
                 .collect();
             f.insert("patches".into(), Tensor::new(vec![1, 8, 4], points));
             f.insert("time".into(), Tensor::new(vec![1, 1, 1], vec![t]));
             f.insert("label".into(), Tensor::new(vec![1, 1, CLASSES], label));
             interp::run(&model.0.forward, &f, one).unwrap()["values"].data[..24].to_vec()
+        };
+        let velocity = |x: &[f64], t: f64| -> Vec<f64> {
+            let both = told(Some(class), x, t).into_iter().zip(told(None, x, t));
+            both.map(|(v, free)| (1.0 - guidance) * free + guidance * v)
+                .collect()
         };
         let plus = |x: &[f64], h: f64, k: &[f64]| -> Vec<f64> {
             x.iter().zip(k).map(|(x, k)| x + h * k).collect()

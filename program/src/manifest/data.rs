@@ -151,6 +151,13 @@ pub struct Flow {
     /// Whether the model is told the class beside the time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub labelled: bool,
+    /// Of how many rows of a training step it is not told, in per cent.
+    #[serde(default, skip_serializing_if = "is_zero_percent")]
+    pub dropped_percent: u32,
+}
+
+fn is_zero_percent(n: &u32) -> bool {
+    *n == 0
 }
 
 /// The law of the time t of a point, from 0 to 1.

@@ -11,6 +11,8 @@ use odec_program::rng::Stream;
 pub struct Draws {
     pub stream: Stream,
     pub number: u64,
+    /// By what labels are left out, in training.
+    pub labels: Option<Stream>,
 }
 
 impl Draws {
@@ -24,6 +26,12 @@ impl Draws {
     pub fn noise(&self, numbers: usize) -> impl Iterator<Item = f64> + '_ {
         let blocks = (1..).map(move |n| self.stream.normal4(self.block(numbers, n)));
         blocks.flatten().take(numbers)
+    }
+
+    /// Whether the row's label is told, where so many of a hundred are left out.
+    pub fn told(&self, dropped_percent: u32) -> bool {
+        let left_out = |labels: Stream| labels.below(self.number, 100) < dropped_percent.into();
+        !self.labels.is_some_and(left_out)
     }
 
     /// Draws noise and a time. Numbers of data become those of a point at that time, `moves` (the same numbers) its velocity.
@@ -49,9 +57,9 @@ impl Draws {
     }
 }
 
-/// Rows with 1 at a class and 0 at all others.
-pub fn labels(classes: impl Iterator<Item = i32>, of: u64) -> Vec<f32> {
-    let row = |class: i32| (0..of).map(move |n| f32::from(u8::from(Ok(n) == u64::try_from(class))));
+/// Rows with 1 at a class and 0 at all others; without a class, zeros.
+pub fn labels(classes: impl Iterator<Item = Option<u64>>, of: u64) -> Vec<f32> {
+    let row = |class| (0..of).map(move |n| f32::from(u8::from(Some(n) == class)));
     classes.flat_map(row).collect()
 }
 
@@ -61,7 +69,12 @@ mod tests {
 
     fn draws(number: u64) -> Draws {
         let stream = Stream::new(3, "flows");
-        Draws { stream, number }
+        let labels = Some(Stream::new(3, "labels"));
+        Draws {
+            stream,
+            number,
+            labels,
+        }
     }
 
     /// At time t the point is `(1 − t)` of its noise and `t` of the data, so that `x(t) − t·v` is the noise and `x(t) + (1 − t)·v` the data.
@@ -114,8 +127,22 @@ mod tests {
     #[test]
     fn labels_are_one_at_their_class() {
         assert_eq!(
-            labels([2, 0].into_iter(), 3),
-            [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+            labels([Some(2), Some(0), None].into_iter(), 3),
+            [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         );
+    }
+
+    /// The share that is left out is the one that was asked for, within five standard errors; where nothing is drawn, all are told.
+    #[test]
+    fn labels_are_left_out_as_often_as_asked() {
+        let told = |percent| (0..10_000).filter(|n| draws(*n).told(percent)).count() as f64;
+        assert_eq!(told(0), 10_000.0);
+        let error = 5.0 * (10_000.0 * 0.1 * 0.9f64).sqrt();
+        assert!((told(10) - 9_000.0).abs() < error, "{}", told(10));
+        let evaluated = Draws {
+            labels: None,
+            ..draws(0)
+        };
+        assert!(evaluated.told(50));
     }
 }

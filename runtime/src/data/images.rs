@@ -85,15 +85,22 @@ impl ImageSet {
             patches.chunks_exact_mut(length),
             velocities.chunks_exact_mut(length),
         );
+        let told =
+            (0..)
+                .zip(classes)
+                .map(|(row, class)| match draw(row).told(flow.dropped_percent) {
+                    true => u64::try_from(class).ok(),
+                    false => None,
+                });
+        let labels = flow
+            .labelled
+            .then(|| flow::labels(told, self.shape.classes));
         let rows = points.zip(moves).zip(0..);
         let times = rows.map(|((point, moves), row)| {
             let (point, moves) = (&mut point[..moving], &mut moves[..moving]);
             draw(row).point(flow.times, point, moves)
         });
         let times: Vec<f32> = times.collect();
-        let labels = flow
-            .labelled
-            .then(|| flow::labels(classes, self.shape.classes));
         Ok(Batch::of_flows(columns, patches, times, labels, velocities))
     }
 
@@ -156,9 +163,11 @@ impl Dataset for ImageSet {
             self.shape.augment(words, image);
         };
         let flows = Stream::new(draw.seed, "flows");
+        let labels = Stream::new(draw.seed, "labels that are left out");
         let draws = |row| Draws {
             stream: flows,
             number: parts::number(draw, rows.start + row) as u64,
+            labels: Some(labels),
         };
         Ok(Batch {
             key: drawn.key,
@@ -180,6 +189,7 @@ impl Dataset for ImageSet {
             let draws = |row: u64| Draws {
                 stream: flows,
                 number: u64::from(images[row as usize]),
+                labels: None,
             };
             self.batch(&images, context, |_, _| {}, draws)
         })))

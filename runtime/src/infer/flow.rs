@@ -32,6 +32,12 @@ pub enum FlowError {
     Class { class: u64, classes: u64 },
     #[error("this model is not told classes; leave --class out")]
     NoClasses,
+    #[error("this model is not told classes; leave --guidance out")]
+    NoClassToGuide,
+    #[error(
+        "this model was told the class of each image in training, so it has no velocity without one to be guided by: train it with `label_token(classes: …, dropped: 10%)`"
+    )]
+    AlwaysTold,
     #[error("{what} is 0; give 1 or more")]
     Nothing { what: &'static str },
     #[error("the velocity is not finite at time {time}; the training of the model has diverged")]
@@ -56,6 +62,8 @@ pub struct Sampling {
     pub classes: Vec<Option<u64>>,
     pub steps: u64,
     pub seed: u64,
+    /// w of the velocity `v(x, t) + w (v(x, t, class) − v(x, t))` (Ho & Salimans 2022, there 1 + w); 1: that of the class.
+    pub guidance: f64,
 }
 
 /// What a run draws, if it does.
@@ -85,6 +93,20 @@ pub fn rows(x: &Executor, class: Option<u64>) -> Result<Vec<Option<u64>>, FlowEr
     }
 }
 
+/// Whether a model can be guided so.
+///
+/// # Errors
+/// When it is told no classes, or was told them always.
+pub fn can_guide(x: &Executor, guidance: f64) -> Result<(), FlowError> {
+    let (_, flow) = drawn(x)?;
+    match (guidance == 1.0, flow.labelled, flow.dropped_percent) {
+        (true, ..) => Ok(()),
+        (false, false, _) => Err(FlowError::NoClassToGuide),
+        (false, true, 0) => Err(FlowError::AlwaysTold),
+        (false, true, _) => Ok(()),
+    }
+}
+
 /// Draws images: the numbers of each, from 0 to 1 and a little beyond, in the order of y, x and channel.
 ///
 /// # Errors
@@ -96,6 +118,7 @@ pub fn sample(
     report: &mut dyn FnMut(u64),
 ) -> Result<Vec<Vec<f64>>, FlowError> {
     let (images, _) = drawn(x)?;
+    can_guide(x, s.guidance)?;
     if s.steps == 0 {
         return Err(FlowError::Nothing { what: "--steps" });
     }
@@ -113,11 +136,16 @@ pub fn sample(
         let empty = vec![0.0; images.row() * images.leading as usize];
         let mut noise = Vec::new();
         for number in first..first + classes.len() as u64 {
-            noise.extend(Draws { stream, number }.noise(numbers));
+            let draws = Draws {
+                stream,
+                number,
+                labels: None,
+            };
+            noise.extend(draws.noise(numbers));
             noise.extend(&empty);
         }
         let length = noise.len() / classes.len().max(1);
-        let ended = integrate(x, method, classes, s.steps, noise)?;
+        let ended = integrate(x, method, (classes, s), noise)?;
         let each = ended.chunks_exact(length);
         made.extend(each.map(|state| images.join(&state[..numbers])));
         report(made.len() as u64);
@@ -129,18 +157,17 @@ pub fn sample(
 fn integrate(
     x: &mut Executor,
     method: &Method,
-    classes: &[Option<u64>],
-    steps: u64,
+    (classes, s): (&[Option<u64>], &Sampling),
     mut state: Vec<f64>,
 ) -> Result<Vec<f64>, FlowError> {
-    let h = 1.0 / steps as f64;
-    for step in 0..steps {
+    let h = 1.0 / s.steps as f64;
+    for step in 0..s.steps {
         let t = step as f64 * h;
         let mut slopes: Vec<Vec<f64>> = Vec::new();
         for (row, c) in method.a.iter().zip(&method.c) {
             let mut point = state.clone();
             add(&mut point, h, row, &slopes);
-            slopes.push(velocity(x, &point, t + c * h, classes)?);
+            slopes.push(guided(x, (&point, t + c * h), classes, s.guidance)?);
         }
         add(&mut state, h, &method.b, &slopes);
     }
@@ -154,18 +181,31 @@ fn add(x: &mut [f64], h: f64, weights: &[f64], slopes: &[Vec<f64>]) {
     }
 }
 
+/// The velocity of points at one time, away from that without a class.
+fn guided(
+    x: &mut Executor,
+    at: (&[f64], f64),
+    classes: &[Option<u64>],
+    guidance: f64,
+) -> Result<Vec<f64>, FlowError> {
+    let mut found = velocity(x, at, classes)?;
+    if guidance != 1.0 {
+        let free = velocity(x, at, &vec![None; classes.len()])?;
+        let both = found.iter_mut().zip(free);
+        both.for_each(|(v, free)| *v = free + guidance * (*v - free));
+    }
+    Ok(found)
+}
+
 /// What the model says of points at one time.
 fn velocity(
     x: &mut Executor,
-    points: &[f64],
-    time: f64,
+    (points, time): (&[f64], f64),
     classes: &[Option<u64>],
 ) -> Result<Vec<f64>, FlowError> {
     let (images, flow) = drawn(x)?;
     let times = vec![time; classes.len()];
-    let known = classes.iter().flatten();
-    let known = known.map(|c| i32::try_from(*c).unwrap_or(-1));
-    let labels = Numbers::F32(flow::labels(known, images.classes));
+    let labels = Numbers::F32(flow::labels(classes.iter().copied(), images.classes));
     let mut given = vec![
         (names::PATCHES, Value::F64(points)),
         (names::TIME, Value::F64(&times)),

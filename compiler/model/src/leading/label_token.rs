@@ -12,6 +12,15 @@ use odec_graph::{Builder, TensorType, TypeResult, nn, ops};
 use odec_program::{Dim, names};
 
 const CLASSES: Argument = Argument::size("classes", "how many classes there are");
+const DROPPED: Argument = Argument::percent(
+    "dropped",
+    (0, 50),
+    0,
+    "how many of the labels are left out in training (l is 0 then), so that `odec generate --guidance` has a velocity without a class (Ho & Salimans 2022)",
+);
+
+/// What is said after a share that is out of range.
+const NOT_DROPPED: &str = "of the labels cannot be left out";
 
 /// The part of a site, and the parameter below `embed`.
 const PART: &str = "label_token";
@@ -20,6 +29,7 @@ const WEIGHT: &str = "label_token.weight";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelToken {
     classes: u64,
+    dropped_percent: u32,
 }
 
 impl Part for LabelToken {
@@ -33,16 +43,26 @@ impl Part for LabelToken {
                 "For `loss velocity`, whose data give l as an input `label`, [batch, 1, classes]. `odec generate` draws images of the class that it is asked for.",
             ],
         },
-        arguments: &[CLASSES],
-        examples: &[Example {
-            text: "embed linear(width: 512, bias), time_token, label_token(classes: 10)",
-            meaning: "with `data images(…, classes: 10)`",
-        }],
+        arguments: &[CLASSES, DROPPED],
+        examples: &[
+            Example {
+                text: "embed linear(width: 512, bias), time_token, label_token(classes: 10)",
+                meaning: "with `data images(…, classes: 10)`",
+            },
+            Example {
+                text: "embed linear(width: 512, bias), time_token, label_token(classes: 10, dropped: 10%)",
+                meaning: "for guidance",
+            },
+        ],
     };
 
     fn read(r: &mut PartReading) -> Option<Self> {
-        let classes = r.size(&CLASSES, MAX_WIDTH)?;
-        Some(LabelToken { classes })
+        let classes = r.size(&CLASSES, MAX_WIDTH);
+        let dropped_percent = r.percent(&DROPPED, NOT_DROPPED);
+        Some(LabelToken {
+            classes: classes?,
+            dropped_percent: dropped_percent?,
+        })
     }
 }
 
@@ -52,7 +72,10 @@ impl Leading for LabelToken {
     }
 
     fn told(&self) -> Told {
-        Told::Class(self.classes)
+        Told::Class {
+            classes: self.classes,
+            dropped_percent: self.dropped_percent,
+        }
     }
 
     fn params(&self, width: u64) -> Vec<LayerParam> {

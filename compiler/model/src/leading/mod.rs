@@ -59,8 +59,11 @@ pub enum Told {
     Nothing,
     /// The time between noise and data.
     Time,
-    /// The class, one of so many.
-    Class(u64),
+    /// The class, one of so many; of some rows in training not even that.
+    Class {
+        classes: u64,
+        dropped_percent: u32,
+    },
 }
 
 /// What a model is told of a row beside the input.
@@ -70,6 +73,8 @@ pub struct Conditions {
     pub time: bool,
     /// The class, one of so many.
     pub classes: Option<u64>,
+    /// Of how many rows it is not told in training.
+    pub dropped_percent: u32,
     /// Where the rows are written that read it.
     pub at: Span,
 }

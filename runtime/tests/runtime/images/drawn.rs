@@ -232,6 +232,7 @@ fn points_between_noise_and_images_can_be_drawn_again() {
         flow: Some(Flow {
             times: Times::Uniform,
             labelled: true,
+            dropped_percent: 0,
         }),
         ..SHAPE
     };
@@ -267,6 +268,33 @@ fn points_between_noise_and_images_can_be_drawn_again() {
         let label: Vec<f32> = (0..10).map(|c| f32::from(u8::from(c == class))).collect();
         assert_eq!(whole.real(LABEL)[10 * n..][..10], label);
     }
+    // Some labels are left out in training, none of what is held out.
+    let less = Images {
+        flow: shape.flow.map(|flow| Flow {
+            dropped_percent: 50,
+            ..flow
+        }),
+        ..shape.clone()
+    };
+    let less = opened(&[p.at("n.npz")], &less, 20).unwrap();
+    let told = |b: &Batch| -> Vec<bool> {
+        let rows = b.real(LABEL).chunks(10);
+        rows.map(|row| row.contains(&1.0)).collect()
+    };
+    let batch = less.training_batch(draw(3, 7), 0..8, 8).unwrap();
+    for n in 0..8 {
+        let [some, all] = [&batch, &whole].map(|b| &b.real(LABEL)[10 * n..][..10]);
+        assert!(some == all || some.iter().all(|x| *x == 0.0));
+    }
+    let of = |step| told(&less.training_batch(draw(3, step), 0..8, 8).unwrap());
+    let many: Vec<bool> = (0..20).flat_map(of).collect();
+    assert!(many.contains(&true) && many.contains(&false));
+    assert_eq!(batch.real(PATCHES), whole.real(PATCHES));
+    let held = less.held_out_batches(20, 8, None).unwrap();
+    assert!(
+        held.map(Result::unwrap)
+            .all(|b| told(&b).into_iter().all(|t| t))
+    );
     // A part of a step is a part of its numbers; other steps and seeds have others.
     let later = set.training_batch(draw(3, 7), 5..8, 8).unwrap();
     for (name, each) in [(PATCHES, length), (TIME, 1), (LABEL, 10), (TARGETS, length)] {
