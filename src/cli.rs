@@ -619,7 +619,7 @@ pub struct Generate {
     #[arg(long, value_name = "CLASS", requires = "output")]
     pub class: Option<u64>,
     /// How far images are moved towards their class: w of v(x, t) + w (v(x, t, class) − v(x, t)); 1 is the velocity of the class itself
-    #[arg(long, value_name = "W", requires = "output", default_value_t = 1.0, value_parser = guidance)]
+    #[arg(long, value_name = "W", requires = "output", default_value_t = 1.0, allow_negative_numbers = true, value_parser = guidance)]
     pub guidance: f64,
     /// Images in a row
     #[arg(long, value_name = "N", requires = "output", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]

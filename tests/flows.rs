@@ -280,6 +280,7 @@ fn what_cannot_be_drawn_is_said() {
     refused("always", &guided, "label_token(classes: …, dropped: 10%)");
     refused("run", &["--prompt", "a"], "-o samples.png");
     refused("told", &["--prompt", "a"], "tells the classes of images");
+    let [negative, none] = ["-1", "NaN"].map(|w| [&good[..], &["--guidance", w]].concat());
     for args in [
         &good[..4],
         &["-o", "x.png"],
@@ -287,26 +288,8 @@ fn what_cannot_be_drawn_is_said() {
         &["-o", "x.png", "--prompt", "a"],
         &["--errors", "rk4"],
         &["--prompt", "a", "--guidance", "2"],
-        &[
-            "--scheme",
-            "rk4",
-            "--steps",
-            "2",
-            "-o",
-            "x.png",
-            "--guidance",
-            "-1",
-        ],
-        &[
-            "--scheme",
-            "rk4",
-            "--steps",
-            "2",
-            "-o",
-            "x.png",
-            "--guidance",
-            "NaN",
-        ],
+        &negative,
+        &none,
         &["--errors", "rk4", "-o", "x.png", "--steps", "3"],
         &["--errors", "rk4", "--scheme", "rk4", "-o", "x.png"],
     ] {

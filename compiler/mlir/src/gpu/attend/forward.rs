@@ -67,7 +67,7 @@ fn attend(
     let sinks = statistic.map_or(PLACES + u64::from(own), |n| n + 1);
     let [q, k, v, out] =
         [(0, seq), (1, rows), (2, rows), (3, seq)].map(|(n, rows)| work.matrix(e, n, rows));
-    let of = Of {
+    let block = Block {
         work,
         past,
         total,
@@ -78,7 +78,7 @@ fn attend(
         statistic,
     };
     if !kernel.partial {
-        return of.emit(e);
+        return block.emit(e);
     }
     let operand = sinks + u64::from(kernel.scores.sinks);
     let before = e.mul(work.batch, rows);
@@ -92,21 +92,21 @@ fn attend(
         part.list(e, &work, Rows::Own, first, total);
         let rows = part.listed(e, (Rows::Own, work.row), true);
         let [q, out] = [q, out].map(|all| Part::matrix(all, rows, queries));
-        let of = Of {
+        let block = Block {
             past: earlier,
             total: all,
             queries,
             matrices: [q, k, v, out],
             part: Some((part, total)),
-            ..of
+            ..block
         };
-        of.emit(e);
+        block.emit(e);
     });
     part.clear(e, &work, (3, out), statistic);
 }
 
 /// A block of queries, and all that they may see.
-struct Of<'a> {
+struct Block<'a> {
     work: Work<'a>,
     /// Keys before those of the queries, all keys, and queries.
     past: Val,
@@ -121,9 +121,9 @@ struct Of<'a> {
     statistic: Option<u64>,
 }
 
-impl Of<'_> {
+impl Block<'_> {
     fn emit(self, e: &mut Emitter) {
-        let Of {
+        let Block {
             work,
             past,
             total,
