@@ -12,14 +12,15 @@ program=${CARGO_TARGET_DIR:-target}/debug/odec
 python_of_references() { scripts/venv.sh .venv tests/reference/requirements.txt; }
 python_of_agreement() { PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=10 scripts/venv.sh .venv-agree tests/reference/agree.txt; }
 
-names=() results=() failures=0
+notes=$(mktemp -d)
+trap 'rm -rf "$notes"' EXIT
 
-# Seconds of processor time of all that has ended, in a variable: the builtin knows nothing of them in a subshell.
-spent=0 clock=$(mktemp)
-trap 'rm -f "$clock"' EXIT
+# Seconds of processor time of all that this shell has waited for, in a variable. The builtin writes to a file: in a subshell that prints, it would
+# know of nothing.
+spent=0
 count_spent() {
-    times >"$clock"
-    spent=$(awk -F'[ ms]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$clock")
+    times >"$notes/times.$BASHPID"
+    spent=$(awk -F'[ ms]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$notes/times.$BASHPID")
 }
 
 # step NAME COMMAND…: runs the command, notes its result, time and processor time.
@@ -28,10 +29,17 @@ step() {
     shift
     printf '\n── %s: %s\n' "$name" "$*"
     "$@" </dev/null || verdict=FAILED
-    [ "$verdict" = ok ] || failures=$((failures + 1))
     count_spent
-    names+=("$name")
-    results+=("$(printf '%-6s %5d s %5d s of processor time' "$verdict" $((SECONDS - began)) $((spent - before)))")
+    printf '   %-18s %-6s %5d s %5d s of processor time\n' "$name" "$verdict" $((SECONDS - began)) $((spent - before)) >>"$notes/results"
+}
+
+# beside LIST LIST: two lists of steps at the same time, each in its order; what the second says is printed when both have ended. For steps that use one core.
+beside() {
+    (spent=0 && "$2") >"$notes/said" 2>&1 &
+    "$1"
+    wait $! || printf '   %-18s FAILED (stopped)\n' "$2" >>"$notes/results"
+    cat "$notes/said"
+    count_spent
 }
 
 # What later steps fetch comes while others compute. A step waits for it with `fetched`, and then asks for it itself, which says what is wrong.
@@ -107,12 +115,11 @@ reference() {
 
 # The library's tableaus and proved orders beside scipy's and nodepy's. Nothing else needs those: without them it is skipped.
 agreement() {
-    fetched
     if ! python_of_agreement; then
         echo 'skipped: scipy and nodepy could not be installed'
         return 0
     fi
-    .venv-agree/bin/python tests/reference/agree.py "$program"
+    .venv-agree/bin/python tests/reference/agree.py "$notes/odec"
 }
 
 # Every kernel of the library through NVIDIA's assembler: none may spill or call.
@@ -157,14 +164,19 @@ step 'lint' lint --all-targets
 step 'without LLVM' without_llvm
 step 'tests' rust_tests
 step 'GPU assembler' gpu_assembler
-step 'GPU script' gpu_script
-step 'documentation' documentation
 step 'float64 reference' reference
-step 'agreement' agreement
+# The script takes the program's place for a moment (above).
+cp "$program" "$notes/odec" || true
+of_cards() { step 'GPU script' gpu_script; }
+of_pages() {
+    step 'agreement' agreement
+    step 'documentation' documentation
+}
+beside of_cards of_pages
 
+verdict=ok
+! grep -q FAILED "$notes/results" || verdict=FAILED
 printf '\n── summary\n'
-for i in "${!names[@]}"; do
-    printf '   %-18s %s\n' "${names[$i]}" "${results[$i]}"
-done
-printf '   %-18s %-6s %5d s %5d s of processor time\n' together "$([ "$failures" = 0 ] && echo ok || echo FAILED)" "$SECONDS" "$spent"
-exit $((failures > 0))
+cat "$notes/results"
+printf '   %-18s %-6s %5d s %5d s of processor time\n' together "$verdict" "$SECONDS" "$spent"
+[ "$verdict" = ok ]

@@ -44,6 +44,8 @@ pub struct Curve {
 fn counts(order: Option<usize>, looks_back: bool) -> &'static [usize] {
     match order {
         Some(5..) if looks_back => &COUNTS[10..14],
+        // A history may grow with each step, so programs grow as the square of the steps.
+        Some(1) if looks_back => &COUNTS[8..12],
         Some(1) => &COUNTS[11..],
         Some(2) => &COUNTS[9..15],
         Some(3) => &COUNTS[7..13],

@@ -60,10 +60,62 @@ impl Trace {
     }
 }
 
-/// Operands at the addresses they have in this process, and a block's shared memory.
+/// An operand at the address that it has in this process, and who has accessed its words.
+struct Operand<'a> {
+    base: u64,
+    words: Words<'a>,
+    traces: Traces,
+    /// Of upper halves, which are seldom accessed alone: until one is, those of words are of both halves.
+    upper: Option<Traces>,
+}
+
+/// A trace for each word. An operand may be the rest of a large buffer, of which a launch sees little: parts come to be when they are accessed.
+#[derive(Clone)]
+struct Traces(Vec<Option<Box<[Trace; PART]>>>);
+
+/// Words of a part.
+const PART: usize = 128;
+
+impl Traces {
+    fn new(words: usize) -> Traces {
+        Traces(vec![None; words.div_ceil(PART)])
+    }
+
+    fn at(&mut self, n: usize) -> &mut Trace {
+        let part = self.0[n / PART].get_or_insert_with(|| Box::new([Trace::default(); PART]));
+        &mut part[n % PART]
+    }
+}
+
+impl<'a> Operand<'a> {
+    fn new(words: Words<'a>) -> Operand<'a> {
+        Operand {
+            base: words.as_ptr() as u64,
+            words,
+            traces: Traces::new(words.len()),
+            upper: None,
+        }
+    }
+
+    fn holds(&self, at: u64) -> bool {
+        (self.base..self.base + 4 * self.words.len() as u64).contains(&at)
+    }
+
+    /// Notes an access to `bytes` (2 or 4) at an address, where it races with none before.
+    fn note(&mut self, at: u64, bytes: u64, access: impl Fn(&mut Trace) -> bool) -> bool {
+        if bytes < 4 && self.upper.is_none() {
+            self.upper = Some(self.traces.clone());
+        }
+        let n = ((at - self.base) / 4) as usize;
+        let (lower, upper) = (at % 4 == 0, at % 4 + bytes > 2);
+        let mut of_upper = || self.upper.as_mut().is_none_or(|t| access(t.at(n)));
+        (!lower || access(self.traces.at(n))) && (!upper || of_upper())
+    }
+}
+
+/// Operands and a block's shared memory.
 pub struct Memory<'a> {
-    operands: Vec<(u64, Words<'a>)>,
-    traces: FxHashMap<u64, Trace>,
+    operands: Vec<Operand<'a>>,
     shared: Vec<Option<u32>>,
     shared_traces: Vec<Trace>,
     /// Words that copies are on their way to: neither what was there nor what comes may be looked at.
@@ -128,8 +180,7 @@ struct Copies {
 impl<'a> Memory<'a> {
     pub fn new(operands: &[Words<'a>]) -> Memory<'a> {
         Memory {
-            operands: operands.iter().map(|w| (w.as_ptr() as u64, *w)).collect(),
-            traces: FxHashMap::default(),
+            operands: operands.iter().map(|w| Operand::new(*w)).collect(),
             shared: vec![],
             shared_traces: vec![],
             arriving: vec![],
@@ -298,15 +349,12 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    fn global(&self, at: u64) -> Result<&'a std::cell::Cell<u32>, String> {
-        let inside =
-            |(base, words): &(u64, Words<'a>)| (*base..base + 4 * words.len() as u64).contains(&at);
-        let (base, words) = self
-            .operands
-            .iter()
-            .find(|o| inside(o))
-            .ok_or_else(|| format!("address {at:#x} is outside of all operands"))?;
-        Ok(&words[((at - base) / 4) as usize])
+    /// The number of the operand that has this address, and the word there.
+    fn global(&self, at: u64) -> Result<(usize, &'a std::cell::Cell<u32>), String> {
+        let operand = self.operands.iter().position(|o| o.holds(at));
+        let n = operand.ok_or_else(|| format!("address {at:#x} is outside of all operands"))?;
+        let Operand { base, words, .. } = &self.operands[n];
+        Ok((n, &words[((at - base) / 4) as usize]))
     }
 
     /// Asks for the line of an operand's address to be in a cache.
@@ -339,13 +387,11 @@ impl<'a> Memory<'a> {
             }
             return word.ok_or_else(|| format!("shared word {n} is read before it is written"));
         }
-        let cell = self.global(at)?;
-        for half in (at..at + bytes).step_by(2) {
-            if !self.traces.entry(half).or_default().read(who) {
-                return Err(format!(
-                    "{who:?} reads {at:#x} while another thread writes it"
-                ));
-            }
+        let (operand, cell) = self.global(at)?;
+        if !self.operands[operand].note(at, bytes, |t| t.read(who)) {
+            return Err(format!(
+                "{who:?} reads {at:#x} while another thread writes it"
+            ));
         }
         Ok(match bytes {
             4 => cell.get(),
@@ -386,7 +432,7 @@ impl<'a> Memory<'a> {
             *word = Some(value);
             return Ok(());
         }
-        let cell = self.global(at)?;
+        let (operand, cell) = self.global(at)?;
         let value = match bytes {
             4 => value,
             _ => {
@@ -394,17 +440,11 @@ impl<'a> Memory<'a> {
                 cell.get() & !(0xFFFF << shift) | (value & 0xFFFF) << shift
             }
         };
-        for half in (at..at + bytes).step_by(2) {
-            if !self
-                .traces
-                .entry(half)
-                .or_default()
-                .write(who, cell.get() != value)
-            {
-                return Err(format!(
-                    "{who:?} writes {at:#x} while another thread uses it"
-                ));
-            }
+        let changes = cell.get() != value;
+        if !self.operands[operand].note(at, bytes, |t| t.write(who, changes)) {
+            return Err(format!(
+                "{who:?} writes {at:#x} while another thread uses it"
+            ));
         }
         cell.set(value);
         Ok(())

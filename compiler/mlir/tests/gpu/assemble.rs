@@ -3,7 +3,8 @@
 //!
 //! Kernels of the same instructions are assembled once, those that differ in constants alone compiled once. Of row kernels, of which there are
 //! hundreds, the longest are, and every tenth of the others; all with `ODEC_ASSEMBLE_WHOLE` (`make assemble`).
-//! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. Run by
+//! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. What the assembler has said of a
+//! text is kept below `target/`, and it is not asked again. Run by
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
 
 use crate::harness::cache;
@@ -13,6 +14,7 @@ use odec_program::gpu::{self, tensor};
 use odec_program::kernel::{Attend, Scores};
 use odec_program::manifest::Manifest;
 use odec_program::{DType, Kernel, KernelSpec, Target};
+use odec_runtime::system::hash::sha256;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -152,7 +154,32 @@ fn sampled() -> impl Iterator<Item = Kernel> {
     })
 }
 
-/// What `ptxas -v` says about a module.
+/// Where reports of an assembler are kept: one that says another version of itself has a folder of its own.
+fn reports_of(ptxas: &Path) -> PathBuf {
+    let said = Command::new(ptxas).arg("--version").output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    let version = sha256(&said.stdout);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ptxas");
+    let folder = folder.join(version);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// What `ptxas -v` says about a module, or has said of the same text.
+fn report(ptxas: &Path, kept: &Path, text: &[u8], target: Target) -> Result<String, String> {
+    let kept = kept.join(format!("{target}-{}", sha256(text)));
+    if let Ok(said) = std::fs::read_to_string(&kept) {
+        return Ok(said);
+    }
+    let said = assemble(ptxas, text, target)?;
+    // Whole or not at all: a run that is killed leaves no half of a report.
+    let folder = kept.parent().unwrap();
+    let file = tempfile::NamedTempFile::new_in(folder).map_err(|e| e.to_string())?;
+    std::fs::write(&file, &said).map_err(|e| e.to_string())?;
+    file.persist(&kept).map_err(|e| e.to_string())?;
+    Ok(said)
+}
+
 fn assemble(ptxas: &Path, text: &[u8], target: Target) -> Result<String, String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let source = folder.path().join("kernel.ptx");
@@ -311,6 +338,7 @@ fn instructions(text: &str) -> &'static str {
 
 fn check(target: Target) {
     let ptxas = assembler();
+    let kept = reports_of(&ptxas);
     let kernels = kernels(target);
     let objects = odec_mlir::compile(&kernels, target, cache().as_ref());
     let objects = objects.unwrap_or_else(|e| panic!("{e}"));
@@ -324,7 +352,7 @@ fn check(target: Target) {
             let work = work_of(&text, &kernel.symbol);
             let known = { reports.lock().unwrap().get(&work).cloned() };
             let report = known.unwrap_or_else(|| {
-                let report = assemble(&ptxas, &object.bytes, target);
+                let report = report(&ptxas, &kept, &object.bytes, target);
                 reports.lock().unwrap().insert(work, report.clone());
                 report
             });
