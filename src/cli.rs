@@ -86,9 +86,9 @@ pub enum Command {
     Explore(Explore),
     /// Evaluate a run: loss and perplexity on held-out text
     Eval(Eval),
-    /// Generate text from a run, or draw images
+    /// Generate text from a run, or draw images or vectors
     #[command(
-        after_help = "Examples:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8\n  odec generate runs/digits --scheme dormand_prince --steps 8 -o samples.png\n  odec generate runs/digits --errors euler,heun,rk4,dormand_prince -o errors.svg"
+        after_help = "Examples:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8\n  odec generate runs/digits --scheme dormand_prince --steps 8 -o samples.png\n  odec generate runs/moons --scheme heun --steps 16 --count 500 -o samples.svg\n  odec generate runs/digits --errors euler,heun,rk4,dormand_prince -o errors.svg"
     )]
     Generate(Generate),
     /// Translate texts with a run that was trained on pairs
@@ -596,13 +596,13 @@ pub struct Generate {
     /// Continuations of each text, with the seeds --seed, --seed + 1, …
     #[arg(long, value_name = "N", requires = "prompt", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub samples: u64,
-    /// Of a model that moves noise to images: draw images into this PNG file, a row for each class; with --errors, an SVG file
+    /// Of a model that moves noise to data: draw images into this PNG file, a row for each class, or sequences of vectors into FILE.npz or, as a picture, FILE.svg; with --errors, an SVG file
     #[arg(short, long, value_name = "FILE", requires = "how")]
     pub output: Option<PathBuf>,
     /// The explicit Runge–Kutta scheme of the library that integrates the model's velocity
     #[arg(long, value_name = "SCHEME", requires_all = ["output", "steps"], group = "how")]
     pub scheme: Option<String>,
-    /// Instead of images, draw how far each of these schemes is from many small steps, over step sizes and evaluations
+    /// Instead of samples, draw how far each of these schemes is from many small steps, over step sizes and evaluations
     #[arg(
         long,
         value_name = "SCHEME,…",
@@ -612,19 +612,19 @@ pub struct Generate {
         conflicts_with = "classifier"
     )]
     pub errors: Vec<String>,
-    /// Steps of the scheme from noise to images
+    /// Steps of the scheme from noise to data
     #[arg(long, value_name = "N", requires = "scheme", conflicts_with = "errors", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: Option<u64>,
-    /// Only images of this class
+    /// Only samples of this class
     #[arg(long, value_name = "CLASS", requires = "output")]
     pub class: Option<u64>,
-    /// How far images are moved towards their class: w of v(x, t) + w (v(x, t, class) − v(x, t)); 1 is the velocity of the class itself
+    /// How far samples are moved towards their class: w of v(x, t) + w (v(x, t, class) − v(x, t)); 1 is the velocity of the class itself
     #[arg(long, value_name = "W", requires = "output", default_value_t = 1.0, allow_negative_numbers = true, value_parser = guidance)]
     pub guidance: f64,
-    /// Images in a row
+    /// Images in a row; sequences of each class
     #[arg(long, value_name = "N", requires = "output", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub count: u64,
-    /// Say how many of the images this run, which tells the classes of such images, takes for the class that was asked for
+    /// Say how many of the samples this run, which tells the classes of such, takes for the class that was asked for
     #[arg(long, value_name = "RUN", requires = "output")]
     pub classifier: Option<PathBuf>,
     /// Read weights in integers of 8 or 4 bits, with a scale for each group of 32; parameters stay as they are

@@ -7,6 +7,7 @@ mod place;
 use place::Place;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::Path;
 
 const MODEL: &str = r#"
@@ -234,6 +235,161 @@ fn a_run_learns_to_draw_images_of_a_class() {
     let [a, b, c] = ["a.png", "b.png", "c.png"].map(|name| picture(&place.path().join(name)));
     assert_eq!((a.0, a.1), (4, 4));
     assert!(a == b && a != c);
+}
+
+/// Points on two lines, a class each.
+const POINTS: &str = r#"
+field ffn = (1 + (condition |> linear(bias)))*rmsnorm |> gelu(hidden: 32, bias)
+
+model lines {
+  input  vectors(width: 2, context: 1)
+  embed  linear(width: 16, bias), condition(time_token(scale: 4), label_token(classes: 2, dropped: 10%))
+  evolve euler(ffn) for 2 steps
+  output rmsnorm |> linear(2, bias)
+  init   normal(std: 0.1)
+}
+
+train {
+  data      vectors("lines.npz", mean: 1/2, std: 2, held_out: 20%)
+  loss      velocity
+  optimizer adamw(lr: 5e-3)
+  batch 32;  steps 600;  clip 1.0;  seed 0
+}
+"#;
+
+/// Tells the same points apart.
+const LINE: &str = r#"
+field ffn = rmsnorm |> gelu(hidden: 16, bias)
+
+model line {
+  input  vectors(width: 2, context: 1)
+  embed  linear(width: 16, bias)
+  evolve euler(ffn) for 1 step
+  output rmsnorm |> classes(2)
+  init   normal(std: 0.1)
+}
+
+train {
+  data      vectors("lines.npz", mean: 1/2, std: 2, held_out: 20%)
+  loss      cross_entropy
+  optimizer adamw(lr: 1e-2)
+  batch 16;  steps 60;  clip 1.0;  seed 0
+}
+"#;
+
+/// What is drawn can be trained on, seen, and told apart.
+#[test]
+fn a_run_learns_to_draw_vectors() {
+    let place = Place::new();
+    place.write("lines.ode", POINTS);
+    place.write("line.ode", LINE);
+    // Class 0 at the height 2, class 1 at −2, from −1 to 1.
+    let points =
+        (0..200u32).flat_map(|n| [f64::from(n / 2) / 50.0 - 1.0, 2.0 - f64::from(n % 2) * 4.0]);
+    let points: Vec<u8> = points.flat_map(f64::to_le_bytes).collect();
+    let kinds: Vec<u8> = (0..200i64).flat_map(|n| (n % 2).to_le_bytes()).collect();
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(vec![]));
+    for (name, kind, shape, bytes) in [
+        ("x", "<f8", "200, 1, 2", &points),
+        ("y", "<i8", "200,", &kinds),
+    ] {
+        let plain = zip::write::SimpleFileOptions::default();
+        archive
+            .start_file(format!("{name}.npy"), plain)
+            .expect("an array");
+        let head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}\n");
+        archive.write_all(b"\x93NUMPY\x01\x00").expect("written");
+        archive
+            .write_all(&(head.len() as u16).to_le_bytes())
+            .expect("written");
+        archive.write_all(head.as_bytes()).expect("written");
+        archive.write_all(bytes).expect("written");
+    }
+    let bytes = archive.finish().expect("an archive").into_inner();
+    std::fs::write(place.path().join("lines.npz"), &bytes).expect("written");
+
+    place.good(&["train", "lines.ode", "--out", "run"]);
+    place.good(&["train", "line.ode", "--out", "line"]);
+    let drawn = |args: &[&str]| {
+        place.good(
+            &[
+                &["generate", "run", "--scheme", "heun", "--steps", "8"],
+                args,
+            ]
+            .concat(),
+        )
+    };
+    let facts = json(&drawn(&[
+        "-o",
+        "a.npz",
+        "--count",
+        "50",
+        "--classifier",
+        "line",
+        "--json",
+    ]));
+    assert_eq!(
+        (&facts["sequences"], &facts["images"]),
+        (&100.into(), &Value::Null)
+    );
+    assert!(facts["recognised"].as_f64().unwrap() > 0.9, "{facts}");
+    let said = drawn(&["-o", "b.svg", "--class", "1", "--guidance", "2"]);
+    assert!(
+        said.contains("8 sequences in b.svg") && said.contains("for each sequence, each with"),
+        "{said}"
+    );
+    let svg = place.read("b.svg");
+    assert!(
+        svg.contains("8 of the data, held out") && svg.contains("8 drawn"),
+        "{svg}"
+    );
+    assert_eq!(svg.matches("<circle").count(), 16);
+    // The arrays are those that training reads, in the numbers of the data.
+    let again = place.good(&["eval", "line", "--data", "a.npz", "--json"]);
+    assert!(json(&again)["accuracy"].as_f64().unwrap() > 0.9, "{again}");
+    let errors = [
+        "generate",
+        "run",
+        "--errors",
+        "euler,rk4",
+        "-o",
+        "errors.svg",
+        "--count",
+        "1",
+    ];
+    let said = place.good(&errors);
+    assert!(
+        said.contains("of numbers from 256 steps of rk4, 2 sequences"),
+        "{said}"
+    );
+    place.good(&["bench", "lines.ode", "--steps", "1"]);
+
+    let refused = |args: &[&str], part: &str| {
+        let (code, said) = place.bad(
+            &[
+                &["generate", "run", "--scheme", "heun", "--steps", "1"],
+                args,
+            ]
+            .concat(),
+        );
+        assert!(code == 1 && said.contains(part), "{args:?}: {said}");
+    };
+    refused(
+        &["-o", "x.png"],
+        "name a file ….npz for their numbers, or ….svg",
+    );
+    refused(
+        &["-o", "x.svg", "--class", "2"],
+        "2 classes, 0 to 1; 2 is none",
+    );
+    refused(
+        &["-o", "x.svg", "--classifier", "run"],
+        "does not tell classes of sequences",
+    );
+    // Without the data there is a picture of what is drawn.
+    std::fs::remove_file(place.path().join("lines.npz")).expect("removed");
+    drawn(&["-o", "c.svg"]);
+    assert_eq!(place.read("c.svg").matches("<circle").count(), 16);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::quantized;
 use odec_driver::terminal;
-use odec_program::manifest::{Form, Manifest};
-use odec_program::{Bindings, EntryId, Slot};
+use odec_program::manifest::{Flow, Form, Manifest};
+use odec_program::{Bindings, EntryId, Slot, names};
 use odec_runtime::data::dataset::{Batch, Numbers, Unit};
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
@@ -196,12 +196,18 @@ pub fn training(args: &cli::Timed, executor: &mut Executor, profiled: bool) -> D
     })
 }
 
+/// A fixed multiplicative sequence.
+fn number(i: u64) -> u64 {
+    i.wrapping_mul(2_654_435_761) >> 7
+}
+
+fn real(i: u64) -> f32 {
+    (number(i) % 256) as f32 / 256.0 - 0.5
+}
+
 /// A batch of any numbers: the work does not depend on them.
 fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
-    // a fixed multiplicative sequence
-    let number = |i: u64| i.wrapping_mul(2_654_435_761) >> 7;
     let token = |i: u64| (number(i) % manifest.model.vocab) as i32;
-    let real = |i: u64| (number(i) % 256) as f32 / 256.0 - 0.5;
     match manifest.train.as_ref().map(|t| &t.data.form) {
         Some(Form::Pairs(p)) => {
             let n = batch * seq;
@@ -216,7 +222,11 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
             (micro, Unit::Tokens)
         }
         Some(Form::Vectors(v)) => {
-            let vectors = (0..batch * seq * v.width).map(real).collect();
+            let vectors: Vec<f32> = (0..batch * seq * v.width).map(real).collect();
+            if let Some(flow) = v.flow {
+                let micro = flowing((names::VECTORS, seq), vectors, batch, (flow, v.classes()));
+                return (micro, Unit::Sequences);
+            }
             // Whether events happen, where that is what they are.
             let target = |i: u64| (number(i) % 2) as f32;
             let targets = v.targets.iter().map(|t| {
@@ -239,17 +249,25 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
                     let classes = (0..batch).map(token).collect();
                     Batch::of_images(seq, patches, classes)
                 }
-                Some(flow) => {
-                    let times = (0..batch).map(real).collect();
-                    let labels = flow
-                        .labelled
-                        .then(|| (0..batch * i.classes).map(real).collect());
-                    Batch::of_flows(seq, patches.clone(), times, labels, patches)
-                }
+                Some(flow) => flowing((names::PATCHES, seq), patches, batch, (flow, i.classes)),
             };
             (micro, Unit::Images)
         }
     }
+}
+
+/// Points that are said to move so: as many rows of random numbers as a batch has, their times and labels.
+fn flowing(
+    input: (&'static str, u64),
+    points: Vec<f32>,
+    batch: u64,
+    (flow, classes): (Flow, u64),
+) -> Batch {
+    let times = (0..batch).map(real).collect();
+    let labels = flow
+        .labelled
+        .then(|| (0..batch * classes).map(real).collect());
+    Batch::of_flows(input, points.clone(), times, labels, points)
 }
 
 /// Times single tokens, each read after those before it: of one text, or one of each of several.

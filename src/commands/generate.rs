@@ -1,19 +1,21 @@
-//! `odec generate`: generates texts from a run, of which it prints one token by token and several when they are done, or draws images.
+//! `odec generate`: generates texts from a run, of which it prints one token by token and several when they are done, or draws images
+//! or sequences of vectors.
 
 use crate::cli;
 use crate::commands::sampling_errors;
 use crate::commands::{in_integers, trained};
+use odec_compiler::simulate::scatter::{self, Panel};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::method::explicit;
 use odec_driver::quantized;
-use odec_program::manifest::Images;
-use odec_runtime::infer::flow;
+use odec_program::manifest::Vectors;
+use odec_runtime::infer::flow::{self, Drawn};
 use odec_runtime::infer::generate::{GenerateError, can_generate};
 use odec_runtime::system::progress::Work;
 use odec_runtime::system::{output, stdio};
 use odec_runtime::{
-    Asked, Executor, Sampling, Show, Shown, Tokenizer, errln, generate, generate_several, outln,
-    tokenizer_of,
+    Asked, Executor, Sampling, Show, Shown, Tokenizer, dataset_of, errln, generate,
+    generate_several, outln, tokenizer_of,
 };
 use serde_json::json;
 use std::io::{ErrorKind, Write};
@@ -116,15 +118,16 @@ fn several(
     Ok(())
 }
 
-/// Draws images into a file: noise that a scheme moves with the velocity of a model, in so many steps.
+/// Draws into a file: noise that a scheme moves with the velocity of a model, in so many steps.
 fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done {
     let (path, scheme, steps) = to;
     let (of, _) = flow::drawn(x).map_err(Failure::input)?;
     let rows = flow::rows(x, args.class).map_err(Failure::input)?;
     flow::can_guide(x, args.guidance).map_err(Failure::input)?;
     let explicit = explicit(scheme)?;
+    let format = Format::of(path, &of)?;
     output::check_beside(path, &args.run).map_err(Failure::input)?;
-    // Whether the other run tells such images apart is known before any is drawn.
+    // Whether the other run tells such samples apart is known before any is drawn.
     let mut classifier = match &args.classifier {
         None => None,
         Some(run) => {
@@ -139,21 +142,33 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         false => Show::Auto,
     };
     let mut work = Work::new(show, "drawing", asked.classes.len() as u64);
-    let images = flow::sample(x, &explicit.method, &asked, &mut |done| work.at(done));
+    let samples = flow::sample(x, &explicit.method, &asked, &mut |done| work.at(done));
     work.finish();
-    let images = images.map_err(Failure::input)?;
-    let picture = flow::grid(&of, &images, args.count).map_err(Failure::input)?;
-    let written = output::write(path, |file| file.write_all(&picture));
-    written.map_err(Failure::input)?;
+    let samples = samples.map_err(Failure::input)?;
+    let bytes = match (&of, format) {
+        (Drawn::Images(images), _) => flow::grid(images, &samples, args.count),
+        (Drawn::Vectors(v), Format::Arrays) => flow::archive(v, &samples, &asked.classes),
+        (Drawn::Vectors(v), Format::Picture) => {
+            let panels = panels(args, v, (&samples, &asked.classes));
+            let title = format!(
+                "{} by {} in {steps} steps",
+                x.manifest().name,
+                explicit.name
+            );
+            Ok(scatter::picture(&panels, v.width as usize, &title).into_bytes())
+        }
+    };
+    let bytes = bytes.map_err(Failure::input)?;
+    output::write(path, |file| file.write_all(&bytes)).map_err(Failure::input)?;
     let recognised = match &mut classifier {
         None => None,
-        Some(run) => Some(recognised(run, (&of, &images), &asked.classes)?),
+        Some(run) => Some(recognised(run, (&of, &samples), &asked.classes)?),
     };
-    let (per_step, n) = (explicit.evaluations(), images.len());
+    let (per_step, n) = (explicit.evaluations(), samples.len());
     if args.json {
         let facts = json!({
             "output": path.shown(), "scheme": explicit.name, "order": explicit.order, "steps": steps,
-            "evaluations_per_step": per_step, "evaluations": per_step * steps, "images": n, "classes": asked.classes,
+            "evaluations_per_step": per_step, "evaluations": per_step * steps, of.many(): n, "classes": asked.classes,
             "guidance": args.guidance, "recognised": recognised,
         });
         outln!("{facts}");
@@ -163,15 +178,16 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         Some(order) => format!("order {order}, proved"),
         None => "no order is proved".to_string(),
     };
-    outln!("{n} images in {}", path.shown());
+    outln!("{n} {} in {}", of.many(), path.shown());
     let twice = match args.guidance {
         1.0 => String::new(),
         w => format!(", each with and without the class: guidance {w}"),
     };
     outln!(
-        "{} ({order}): {steps} steps of {per_step} evaluations, {} evaluations of the velocity for each image{twice}",
+        "{} ({order}): {steps} steps of {per_step} evaluations, {} evaluations of the velocity for each {}{twice}",
         explicit.name,
-        per_step * steps
+        per_step * steps,
+        of.one()
     );
     if let Some(share) = recognised {
         outln!(
@@ -182,7 +198,64 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
     Ok(())
 }
 
-/// So many images of each class.
+/// What samples are written as.
+#[derive(Clone, Copy)]
+enum Format {
+    /// Arrays of NumPy, of vectors.
+    Arrays,
+    /// PNG of images, SVG of vectors.
+    Picture,
+}
+
+impl Format {
+    /// What the name of a file asks for.
+    fn of(path: &Path, drawn: &Drawn) -> Done<Format> {
+        let ending = path.extension().and_then(|e| e.to_str());
+        match (drawn, ending) {
+            (Drawn::Images(_), _) | (_, Some("svg")) => Ok(Format::Picture),
+            (_, Some("npz")) => Ok(Format::Arrays),
+            _ => Err(Failure::Input(format!(
+                "{}: this model draws sequences of vectors; name a file ….npz for their numbers, or ….svg for a picture of them",
+                path.shown()
+            ))),
+        }
+    }
+}
+
+/// Samples, and as many that are held out before them, where the run's data are at hand.
+fn panels(
+    args: &cli::Generate,
+    of: &Vectors,
+    (samples, classes): (&[Vec<f64>], &[Option<u64>]),
+) -> Vec<Panel> {
+    let drawn = Panel {
+        title: format!("{} drawn", samples.len()),
+        samples: samples.to_vec(),
+        classes: classes.to_vec(),
+    };
+    let data = dataset_of(&args.run, &[], Show::Warnings).map_err(|e| e.to_string());
+    let held_out = data.and_then(|data| {
+        let held_out = flow::held_out(&*data, of, samples.len());
+        held_out.map_err(|e| e.to_string())
+    });
+    match held_out {
+        Ok((samples, classes)) => {
+            let title = format!("{} of the data, held out", samples.len());
+            let data = Panel {
+                title,
+                samples,
+                classes,
+            };
+            vec![data, drawn]
+        }
+        Err(why) => {
+            errln!("note: the picture has none of the run's data: {why}");
+            vec![drawn]
+        }
+    }
+}
+
+/// So many samples of each class.
 pub fn asked(args: &cli::Generate, rows: &[Option<u64>], steps: u64) -> flow::Sampling {
     let repeated = |class: &Option<u64>| std::iter::repeat_n(*class, args.count as usize);
     flow::Sampling {
@@ -193,13 +266,13 @@ pub fn asked(args: &cli::Generate, rows: &[Option<u64>], steps: u64) -> flow::Sa
     }
 }
 
-/// The share of images that another run takes for their classes.
+/// The share of samples that another run takes for their classes.
 fn recognised(
     classifier: &mut Executor,
-    (of, images): (&Images, &[Vec<f64>]),
+    (of, samples): (&Drawn, &[Vec<f64>]),
     classes: &[Option<u64>],
 ) -> Done<f64> {
-    let told = flow::classified(classifier, of, images).map_err(Failure::input)?;
+    let told = flow::classified(classifier, of, samples).map_err(Failure::input)?;
     let pairs = told.iter().zip(classes);
     let right = |(told, asked): &(&Option<usize>, &Option<u64>)| {
         told.is_some() && told.map(|n| n as u64) == **asked

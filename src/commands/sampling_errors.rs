@@ -1,4 +1,4 @@
-//! `odec generate RUN --errors SCHEMES`: how far images of few steps are from those of many, for each scheme.
+//! `odec generate RUN --errors SCHEMES`: how far samples of few steps are from those of many, for each scheme.
 
 use crate::cli;
 use crate::commands::generate::asked;
@@ -7,7 +7,7 @@ use odec_compiler::measure::{Curve, Point};
 use odec_compiler::text::table::{Cell, Table};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::method::{Explicit, explicit};
-use odec_runtime::infer::flow;
+use odec_runtime::infer::flow::{self, Drawn};
 use odec_runtime::system::output;
 use odec_runtime::system::progress::Work;
 use odec_runtime::{Executor, Show, Shown, outln};
@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// What all are compared with: the classical method, in so many steps.
 const REFERENCE: (&str, u64) = ("rk4", 256);
-/// Steps that a scheme is tried with, as long as an image takes no more evaluations than [`MOST`].
+/// Steps that a scheme is tried with, as long as a sample takes no more evaluations than [`MOST`].
 const STEPS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const MOST: u64 = 256;
 
@@ -35,6 +35,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
         )));
     }
     let reference = explicit(REFERENCE.0)?;
+    let (of, _) = flow::drawn(x).map_err(Failure::input)?;
     let rows = flow::rows(x, args.class).map_err(Failure::input)?;
     flow::can_guide(x, args.guidance).map_err(Failure::input)?;
     output::check_beside(to, &args.run).map_err(Failure::input)?;
@@ -42,7 +43,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
         let each = of.evaluations();
         STEPS.into_iter().filter(move |n| n * each <= MOST)
     };
-    let images = asked(args, &rows, 1).classes.len() as u64;
+    let samples = asked(args, &rows, 1).classes.len() as u64;
     let evaluations: u64 = (all
         .iter()
         .flat_map(|of| tried(of).map(|n| n * of.evaluations())))
@@ -52,14 +53,14 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
         true => Show::Warnings,
         false => Show::Auto,
     };
-    let mut work = Work::new(show, "drawing", evaluations * images);
+    let mut work = Work::new(show, "drawing", evaluations * samples);
     let mut done = 0;
     let mut draw = |of: &Explicit, steps: u64| {
         let each = steps * of.evaluations();
         let made = flow::sample(x, &of.method, &asked(args, &rows, steps), &mut |n| {
             work.at(done + n * each);
         });
-        done += images * each;
+        done += samples * each;
         made.map_err(Failure::input)
     };
     let exact = draw(&reference, REFERENCE.1)?;
@@ -91,7 +92,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
     });
     let titles = Titles {
         title: "Samples and evaluations",
-        subject: &format!("{images} images of {}", x.manifest().name),
+        subject: &format!("{samples} {} of {}", of.many(), x.manifest().name),
         error: &format!("distance from {} steps of {}", REFERENCE.1, REFERENCE.0),
     };
     let drawn = picture::svg(titles, &lines.collect::<Vec<_>>());
@@ -107,7 +108,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
         let reference = json!({"scheme": REFERENCE.0, "steps": REFERENCE.1});
         outln!(
             "{}",
-            json!({"output": to.shown(), "images": images, "guidance": args.guidance, "reference": reference, "schemes": schemes})
+            json!({"output": to.shown(), of.many(): samples, "guidance": args.guidance, "reference": reference, "schemes": schemes})
         );
         return Ok(());
     }
@@ -130,9 +131,14 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
         outln!("{line}");
     }
     outln!(
-        "root of the mean square of differences of numbers (0 to 1) from {} steps of {}, {images} images; drawn in {}",
+        "root of the mean square of differences of numbers{} from {} steps of {}, {samples} {}; drawn in {}",
+        match of {
+            Drawn::Images(_) => " (0 to 1)",
+            Drawn::Vectors(_) => "",
+        },
         REFERENCE.1,
         REFERENCE.0,
+        of.many(),
         to.shown()
     );
     Ok(())

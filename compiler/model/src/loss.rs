@@ -218,15 +218,13 @@ impl Objective {
         let span = self.asking("")?.span;
         let (moves, unit) = (ends.input.value().ty, ends.input.unit());
         let given = ends.output.targets(ends.sizes).ty;
-        let (message, help) = if ends.input.image().is_none() {
+        let (message, help) = if ends.input.vocab().is_some() {
             let what = format!(
-                "`velocity` moves from noise to images, and this model reads {}",
+                "`velocity` moves from noise to images or vectors, and this model reads {}",
                 unit.many()
             );
-            (
-                what,
-                "write `input patches(image: 28, patch: 4)`".to_string(),
-            )
+            let inputs = "write `input patches(image: 28, patch: 4)` or `input vectors(width: 2, context: 1)`";
+            (what, inputs.to_string())
         } else if !ends.told.time {
             let what = "`velocity` depends on the time, which this model does not read".to_string();
             (

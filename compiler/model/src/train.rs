@@ -369,22 +369,21 @@ pub fn read(
     let trained_on = trained_on?;
     let (loss, objective) = loss?;
     let mut data = told??;
+    let told = ends.map(|e| e.told);
+    let flow = |times| Flow {
+        times,
+        labelled: told.is_some_and(|t| t.classes.is_some()),
+        dropped_percent: told.map_or(0, |t| t.dropped_percent),
+    };
     match &mut data.form {
         Form::Vectors(vectors) => {
             for target in &mut vectors.targets {
                 let loss = also.get(&target.output).unwrap_or(&loss);
                 target.events = *loss == Loss::Bce;
             }
+            vectors.flow = objective.times().map(flow);
         }
-        Form::Images(images) => {
-            let told = ends.map(|e| e.told);
-            let flow = |times| Flow {
-                times,
-                labelled: told.is_some_and(|t| t.classes.is_some()),
-                dropped_percent: told.map_or(0, |t| t.dropped_percent),
-            };
-            images.flow = objective.times().map(flow);
-        }
+        Form::Images(images) => images.flow = objective.times().map(flow),
         Form::Text { .. } | Form::Tokens | Form::Pairs(_) => {}
     }
     let train = Train {

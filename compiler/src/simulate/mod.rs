@@ -6,6 +6,7 @@
 
 pub mod clusters;
 pub mod picture;
+pub mod scatter;
 
 use odec_graph::interp::{self, RunError};
 use odec_graph::{Builder, OpKind, Tensor};

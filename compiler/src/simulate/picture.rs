@@ -11,7 +11,7 @@ use std::fmt::Write;
 const CORNERS: usize = 100;
 
 /// Where a point is in the plane: to the right, and up.
-fn seen(point: &[f64]) -> (f64, f64) {
+pub(super) fn seen(point: &[f64]) -> (f64, f64) {
     match *point {
         [x] => (x, 0.0),
         [x, y] => (x, y),
@@ -38,7 +38,7 @@ fn sphere(paths: &Paths) -> Option<f64> {
 }
 
 /// What holds all of these, with a margin of a twentieth on both sides; never empty.
-fn range(values: impl Iterator<Item = f64>, name: &str) -> Axis {
+pub(super) fn range(values: impl Iterator<Item = f64>, name: &str) -> Axis {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| {
         (a.min(x), b.max(x))
     });
@@ -51,6 +51,15 @@ fn range(values: impl Iterator<Item = f64>, name: &str) -> Axis {
         from: low - margin,
         to: high + margin,
         name: name.into(),
+    }
+}
+
+/// Makes a length the same along both axes.
+pub(super) fn alike(x: &mut Axis, y: &mut Axis) {
+    let span = (x.to - x.from).max(y.to - y.from);
+    for axis in [x, y] {
+        let middle = (axis.from + axis.to) / 2.0;
+        (axis.from, axis.to) = (middle - span / 2.0, middle + span / 2.0);
     }
 }
 
@@ -78,12 +87,7 @@ pub fn paths(paths: &Paths, title: &str) -> String {
     let mut x = range(all().map(|p| p.0).chain(ends.clone()), names[0]);
     let mut y = range(all().map(|p| p.1).chain(ends), names[1]);
     if paths.width > 1 {
-        // One length for both.
-        let span = (x.to - x.from).max(y.to - y.from);
-        for axis in [&mut x, &mut y] {
-            let middle = (axis.from + axis.to) / 2.0;
-            (axis.from, axis.to) = (middle - span / 2.0, middle + span / 2.0);
-        }
+        alike(&mut x, &mut y);
     }
     let span = (x.to - x.from).max(f64::MIN_POSITIVE);
     let plot = Plot {

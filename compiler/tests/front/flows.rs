@@ -22,6 +22,9 @@ train {
 }
 ";
 
+/// Where its data are.
+const IMAGES: &str = "images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)";
+
 /// The model with some parts of it changed.
 #[track_caller]
 fn changed(parts: &[(&str, &str)]) -> Outcome {
@@ -158,6 +161,47 @@ fn runs_are_told_the_law_of_times() {
     assert_eq!(told(classifier.built()).flow, None);
 }
 
+/// Sequences of vectors move as images do; where the model is told no class, no array has them.
+#[test]
+fn noise_moves_to_vectors() {
+    let vectors = [
+        (
+            "patches(image: [4, 6], patch: 2)",
+            "vectors(width: 4, context: 6)",
+        ),
+        (IMAGES, "vectors(\"a.npz\", targets: \"kind\")"),
+    ];
+    let form = |outcome: &Outcome| {
+        assert_eq!(outcome.rendered(), "");
+        match &outcome
+            .built()
+            .train
+            .as_ref()
+            .expect("a train block")
+            .data
+            .form
+        {
+            Form::Vectors(vectors) => vectors.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let told = changed(&vectors);
+    let names: Vec<String> = inputs(&told.built().loss)
+        .into_iter()
+        .map(|(n, _)| n)
+        .collect();
+    let wanted = [names::LABEL, names::TARGETS, names::TIME, names::VECTORS];
+    assert_eq!(names, wanted);
+    let of = form(&told);
+    assert!(of.flow.expect("a flow").labelled);
+    assert_eq!((of.classes(), of.numbers(), of.leading), (5, 24, 2));
+    assert_eq!(of.targets[0].array, "kind");
+    let free = form(&changed(
+        &[&vectors[..], &[(", label_token(classes: 5)", "")]].concat(),
+    ));
+    assert!(!free.flow.expect("a flow").labelled && free.targets.is_empty());
+}
+
 /// Each mistake is said where it is made, before anything runs.
 #[test]
 fn what_does_not_fit_is_said_at_its_place() {
@@ -252,13 +296,38 @@ fn what_does_not_fit_is_said_at_its_place() {
             &[(rows, ", class_token, time_token")],
         ),
         (
-            "vectors",
+            "vectors of other numbers",
+            &[
+                (image, "vectors(width: 3, context: 6)"),
+                (IMAGES, "vectors(\"a.npz\")"),
+            ],
+        ),
+        (
+            "vectors and another output",
             &[
                 (image, "vectors(width: 4, context: 6)"),
+                (IMAGES, "vectors(\"a.npz\")"),
+                ("linear(4)", "linear(4)\n  output kind: classes(3)"),
+                ("velocity", "velocity + cross_entropy(of: kind)"),
+            ],
+        ),
+        (
+            "the time of vectors that are predicted",
+            &[
+                (image, "vectors(width: 4, context: 6)"),
+                (IMAGES, "vectors(\"a.npz\")"),
+                ("velocity", "mse"),
+            ],
+        ),
+        (
+            "the velocity of tokens",
+            &[
+                (image, "tokens(vocab: 4, context: 6)"),
                 (
-                    "images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)",
-                    "vectors(\"a.npz\")",
+                    "linear(width: 6), time_token, label_token(classes: 5)",
+                    "learned(width: 6)",
                 ),
+                (IMAGES, "tokens(\"a.bin\")"),
             ],
         ),
         (
@@ -267,10 +336,7 @@ fn what_does_not_fit_is_said_at_its_place() {
                 (image, "tokens(vocab: 256, context: 6)"),
                 ("linear(width: 6)", "learned(width: 6)"),
                 ("rmsnorm |> linear(4)", "logits"),
-                (
-                    "images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)",
-                    "tokens(\"a.bin\")",
-                ),
+                (IMAGES, "tokens(\"a.bin\")"),
                 ("velocity", "cross_entropy"),
             ],
         ),

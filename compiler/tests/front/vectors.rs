@@ -82,6 +82,7 @@ fn numbers_are_compared_at_each_position() {
         mean: -2.0,
         std: 0.25,
         leading: 0,
+        flow: None,
     };
     assert_eq!(told(built), &wanted);
     let train = built.train.as_ref().expect("a train block");

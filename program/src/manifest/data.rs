@@ -48,6 +48,22 @@ pub struct Vectors {
     /// Rows of zeros that a model needs behind each sequence, in whose place it puts rows of its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub leading: u64,
+    /// The model is given points between noise and sequences, and not sequences; `targets` are then the classes that it is told, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Flow>,
+}
+
+impl Vectors {
+    /// Numbers of a sequence that is as long as any.
+    pub fn numbers(&self) -> u64 {
+        self.positions * self.width
+    }
+
+    /// The classes that sequences are of, where a model of a flow is told them; else 0.
+    pub fn classes(&self) -> u64 {
+        let told = self.flow.and_then(|_| self.targets.first());
+        told.map_or(0, |target| target.columns)
+    }
 }
 
 /// What the numbers of an output are compared with.

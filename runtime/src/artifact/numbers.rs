@@ -7,7 +7,7 @@ use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
 use odec_program::manifest::{
-    Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Times, Train, Tune,
+    Flow, Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Times, Train, Tune,
     Vectors, Waves,
 };
 
@@ -201,8 +201,28 @@ fn vectors(v: &Vectors, m: &Manifest) -> Result<(), Invalid> {
     for (what, n) in [("positions", v.positions), ("width", v.width)] {
         within(&format!("{place}: {what}"), n, 1, MOST_OF_AN_IMAGE)?;
     }
+    if let Some(flow) = v.flow {
+        times(place, flow)?;
+        if v.width != m.model.vocab {
+            let what = format!(
+                "{} numbers of a vector in a model of {}",
+                v.width, m.model.vocab
+            );
+            return invalid(place, what);
+        }
+        let told = v.targets.iter().filter(|t| t.classes).count();
+        if told != usize::from(flow.labelled) || told != v.targets.len() {
+            return invalid(
+                place,
+                format!("{told} classes of {} targets", v.targets.len()),
+            );
+        }
+    }
     for t in &v.targets {
         within(&format!("{place}: columns"), t.columns, 1, MOST_OF_AN_IMAGE)?;
+        if v.flow.is_some() {
+            continue;
+        }
         let kinds = match t.output.is_empty() {
             true => Some(m.model.vocab),
             false => m.model.also.get(&t.output).copied(),
@@ -225,6 +245,15 @@ fn vectors(v: &Vectors, m: &Manifest) -> Result<(), Invalid> {
     }
     finite(place, "mean", v.mean)?;
     positive(place, "deviation", v.std)
+}
+
+/// The law of times of a flow.
+fn times(place: &str, flow: Flow) -> Result<(), Invalid> {
+    if let Times::LogitNormal { mean, std } = flow.times {
+        finite(place, "mean of times", mean)?;
+        positive(place, "deviation of times", std)?;
+    }
+    Ok(())
 }
 
 fn images(i: &Images, m: &Manifest) -> Result<(), Invalid> {
@@ -259,10 +288,7 @@ fn images(i: &Images, m: &Manifest) -> Result<(), Invalid> {
     let (columns, what) = match i.flow {
         None => (i.classes, "classes"),
         Some(flow) => {
-            if let Times::LogitNormal { mean, std } = flow.times {
-                finite(place, "mean of times", mean)?;
-                positive(place, "deviation of times", std)?;
-            }
+            times(place, flow)?;
             (i.patch * i.patch * i.channels, "numbers of a patch")
         }
     };

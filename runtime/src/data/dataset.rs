@@ -206,10 +206,10 @@ impl Batch {
         }
     }
 
-    /// Points between noise and images in patches, how far they are, of which class (where the model is told), and how they move.
+    /// Points between noise and data, given by an input of this name, how far they are, of which class (where the model is told), and how they move.
     pub fn of_flows(
-        columns: u64,
-        patches: Vec<f32>,
+        (input, columns): (&'static str, u64),
+        points: Vec<f32>,
         times: Vec<f32>,
         labels: Option<Vec<f32>>,
         velocities: Vec<f32>,
@@ -217,7 +217,7 @@ impl Batch {
         let rows = times.len() as u64;
         let labels = labels.map(|l| (names::LABEL.into(), Numbers::F32(l)));
         let first = [
-            (names::PATCHES.into(), Numbers::F32(patches)),
+            (input.into(), Numbers::F32(points)),
             (names::TIME.into(), Numbers::F32(times)),
         ];
         let targets = (names::TARGETS.into(), Numbers::F32(velocities));

@@ -3,7 +3,9 @@
 //! `x(t) = (1 − t) x₀ + t x₁` for normal noise x₀ and data x₁ moves with the velocity `x₁ − x₀`. Noise and time of a row are a function of a stream and
 //! the row's number, so that a batch is the same however often and in whatever parts it is drawn.
 
-use odec_program::manifest::Times;
+use crate::data::dataset::{Batch, Draw};
+use crate::data::parts;
+use odec_program::manifest::{Flow, Times};
 use odec_program::rng::Stream;
 
 /// What noise and time of one row are drawn by.
@@ -55,6 +57,56 @@ impl Draws {
         }
         t
     }
+}
+
+/// What rows of a training step are drawn by, from one row on.
+pub fn of_training(step: Draw, first: u64) -> impl Fn(u64) -> Draws {
+    let stream = Stream::new(step.seed, "flows");
+    let labels = Stream::new(step.seed, "labels that are left out");
+    move |row| Draws {
+        stream,
+        number: parts::number(step, first + row) as u64,
+        labels: Some(labels),
+    }
+}
+
+/// What rows that are held out are drawn by: their numbers, so that it is always the same point which is evaluated.
+pub fn of_held_out(numbers: &[u32]) -> impl Fn(u64) -> Draws {
+    let stream = Stream::new(0, "held-out flows");
+    move |row| Draws {
+        stream,
+        number: u64::from(numbers[row as usize]),
+        labels: None,
+    }
+}
+
+/// A batch of points on the way to rows of data. `input`: what the model reads them by, and its columns.
+/// `moving`: how many numbers of a row are data; those behind them stay zeros. `classes`: of each row, and how many there are; not read where the model is
+/// not told them. `draw`: what noise and time of each row are drawn by.
+pub fn batch(
+    input: (&'static str, u64),
+    (mut points, moving): (Vec<f32>, usize),
+    rows: usize,
+    flow: Flow,
+    (classes, of): (&[i32], u64),
+    draw: impl Fn(u64) -> Draws,
+) -> Batch {
+    let length = (points.len() / rows.max(1)).max(1);
+    let mut velocities = points.clone();
+    let told = (0..).zip(classes);
+    let told = told.map(|(row, class)| match draw(row).told(flow.dropped_percent) {
+        true => u64::try_from(*class).ok(),
+        false => None,
+    });
+    let labels = flow.labelled.then(|| labels(told, of));
+    let each = points.chunks_exact_mut(length);
+    let each = each.zip(velocities.chunks_exact_mut(length)).zip(0..);
+    let times = each.map(|((point, moves), row)| {
+        let (point, moves) = (&mut point[..moving], &mut moves[..moving]);
+        draw(row).point(flow.times, point, moves)
+    });
+    let times: Vec<f32> = times.collect();
+    Batch::of_flows(input, points, times, labels, velocities)
 }
 
 /// Rows with 1 at a class and 0 at all others; without a class, zeros.

@@ -11,6 +11,7 @@ use crate::data::identity::Identity;
 use crate::data::parts::{self, Parts};
 use crate::data::pixels::Pixels;
 use odec_program::manifest::Images;
+use odec_program::names;
 use odec_program::rng::Stream;
 use std::ops::Range;
 
@@ -75,33 +76,18 @@ impl ImageSet {
             patches.extend(&zeros);
         });
         let classes = images.iter().map(|n| self.classes[*n as usize]);
+        let classes: Vec<i32> = classes.collect();
         let Some(flow) = self.shape.flow else {
-            return Ok(Batch::of_images(columns, patches, classes.collect()));
+            return Ok(Batch::of_images(columns, patches, classes));
         };
-        let length = patches.len() / images.len().max(1);
-        let moving = self.shape.numbers();
-        let mut velocities = patches.clone();
-        let (points, moves) = (
-            patches.chunks_exact_mut(length),
-            velocities.chunks_exact_mut(length),
-        );
-        let told =
-            (0..)
-                .zip(classes)
-                .map(|(row, class)| match draw(row).told(flow.dropped_percent) {
-                    true => u64::try_from(class).ok(),
-                    false => None,
-                });
-        let labels = flow
-            .labelled
-            .then(|| flow::labels(told, self.shape.classes));
-        let rows = points.zip(moves).zip(0..);
-        let times = rows.map(|((point, moves), row)| {
-            let (point, moves) = (&mut point[..moving], &mut moves[..moving]);
-            draw(row).point(flow.times, point, moves)
-        });
-        let times: Vec<f32> = times.collect();
-        Ok(Batch::of_flows(columns, patches, times, labels, velocities))
+        Ok(flow::batch(
+            (names::PATCHES, columns),
+            (patches, numbers),
+            images.len(),
+            flow,
+            (&classes, self.shape.classes),
+            draw,
+        ))
     }
 
     fn some(&self, part: &'static str, images: &[u32]) -> Result<(), DataError> {
@@ -162,13 +148,7 @@ impl Dataset for ImageSet {
             let words = changes.block(parts::number(draw, rows.start + row) as u64);
             self.shape.augment(words, image);
         };
-        let flows = Stream::new(draw.seed, "flows");
-        let labels = Stream::new(draw.seed, "labels that are left out");
-        let draws = |row| Draws {
-            stream: flows,
-            number: parts::number(draw, rows.start + row) as u64,
-            labels: Some(labels),
-        };
+        let draws = flow::of_training(draw, rows.start);
         Ok(Batch {
             key: drawn.key,
             ..self.batch(&drawn.rows, context, change, draws)?
@@ -183,15 +163,8 @@ impl Dataset for ImageSet {
     ) -> Result<Batches<'_>, DataError> {
         self.some("held-out", &self.parts.held_out)?;
         let all = self.parts.held_out(rows, most);
-        // The number of an image decides, so that it is always the same point which is evaluated.
-        let flows = Stream::new(0, "held-out flows");
         Ok(Box::new(all.map(move |images| {
-            let draws = |row: u64| Draws {
-                stream: flows,
-                number: u64::from(images[row as usize]),
-                labels: None,
-            };
-            self.batch(&images, context, |_, _| {}, draws)
+            self.batch(&images, context, |_, _| {}, flow::of_held_out(&images))
         })))
     }
 }

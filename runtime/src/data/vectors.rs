@@ -5,9 +5,11 @@
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Numbers, Unit};
+use crate::data::flow::{self, Draws};
 use crate::data::identity::Identity;
 use crate::data::parts::Parts;
 use odec_program::manifest::Vectors;
+use odec_program::names;
 use std::ops::Range;
 
 /// Arrays, row-major: `inputs [n, positions, width]`, with mean and deviation taken out, and for each output numbers `[n, positions, m]` or `[n, m]`, or
@@ -48,7 +50,8 @@ impl VectorSet {
         }
     }
 
-    fn batch(&self, rows: &[u32]) -> Batch {
+    /// Sequences and what is predicted for them; or points on the way to them, drawn so.
+    fn batch(&self, rows: &[u32], draw: impl Fn(u64) -> Draws) -> Batch {
         let leading = self.shape.leading;
         let empty = vec![0.0; (leading * self.shape.width) as usize];
         let inputs = rows.iter().flat_map(|n| {
@@ -56,10 +59,24 @@ impl VectorSet {
             row.extend(&empty);
             row
         });
+        let columns = self.all.positions + leading;
+        if let Some(flow) = self.shape.flow {
+            let classes = match self.all.targets.first() {
+                Some(Numbers::I32(of)) => rows.iter().map(|n| of[*n as usize]).collect(),
+                _ => vec![],
+            };
+            return flow::batch(
+                (names::VECTORS, columns),
+                (inputs.collect(), self.shape.numbers() as usize),
+                rows.len(),
+                flow,
+                (&classes, self.shape.classes()),
+                draw,
+            );
+        }
         let targets = self.shape.targets.iter().zip(&self.all.targets);
         let targets =
             targets.map(|(target, numbers)| (target.input(), self.some_of(numbers, rows)));
-        let columns = self.all.positions + leading;
         Batch::of_vectors(rows.len() as u64, columns, inputs.collect(), targets)
     }
 
@@ -129,10 +146,10 @@ impl Dataset for VectorSet {
 
     fn training_batch(&self, draw: Draw, rows: Range<u64>, _: u64) -> Result<Batch, DataError> {
         self.some("training", &self.parts.train)?;
-        let drawn = self.parts.drawn(draw, rows);
+        let drawn = self.parts.drawn(draw, rows.clone());
         Ok(Batch {
             key: drawn.key,
-            ..self.batch(&drawn.rows)
+            ..self.batch(&drawn.rows, flow::of_training(draw, rows.start))
         })
     }
 
@@ -144,6 +161,8 @@ impl Dataset for VectorSet {
     ) -> Result<Batches<'_>, DataError> {
         self.some("held-out", &self.parts.held_out)?;
         let all = self.parts.held_out(rows, most);
-        Ok(Box::new(all.map(|rows| Ok(self.batch(&rows)))))
+        Ok(Box::new(all.map(|rows| {
+            Ok(self.batch(&rows, flow::of_held_out(&rows)))
+        })))
     }
 }

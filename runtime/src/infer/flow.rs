@@ -1,19 +1,22 @@
-//! Images from a model that moves noise to data: its velocity, integrated from time 0 to 1 by an explicit Runge–Kutta method.
+//! Images and sequences of vectors from a model that moves noise to data: its velocity, integrated from time 0 to 1 by an explicit Runge–Kutta method.
 //!
-//! Takes the numbers of a method, and what is to be drawn; gives images as numbers from 0 to 1. Noise is a function of the seed and the image's number, so that an
-//! image does not depend on those beside it, nor on the method. States are kept in f64 between evaluations. Leaves where the numbers of a method come
-//! from to the caller.
+//! Takes the numbers of a method, and what is to be drawn; gives samples in the numbers of the data: those of images are from 0 to 1. Noise is a function of the
+//! seed and the sample's number, so that a sample does not depend on those beside it, nor on the method. States are kept in f64 between evaluations. Leaves where
+//! the numbers of a method come from to the caller.
 
-use crate::data::dataset::Numbers;
+use crate::data::DataError;
+use crate::data::dataset::{Dataset, Numbers};
 use crate::data::flow::{self, Draws};
 use crate::data::images::Layout;
 use crate::data::picture::{self, Size};
+use crate::data::written::{Elements, npz};
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::confusion::largest;
 use crate::infer::evaluate::window;
-use odec_program::manifest::{Flow, Form, Images, Loss};
+use odec_program::manifest::{Flow, Form, Images, Loss, Vectors};
 use odec_program::rng::Stream;
 use odec_program::{Bindings, EntryId, names};
+use std::io;
 
 /// An explicit Runge–Kutta method: `kᵢ = v(x + h Σ aᵢⱼ kⱼ, t + cᵢ h)` over earlier j, `x + h Σ bᵢ kᵢ` after a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,10 +26,10 @@ pub struct Method {
     pub c: Vec<f64>,
 }
 
-/// Why images cannot be drawn.
+/// Why nothing can be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
-    #[error("this model was not trained with `loss velocity`, so it draws no images")]
+    #[error("this model was not trained with `loss velocity`, so it draws nothing")]
     NoFlow,
     #[error("this model knows {classes} classes, 0 to {}; {class} is none of them", .classes - 1)]
     Class { class: u64, classes: u64 },
@@ -44,19 +47,111 @@ pub enum FlowError {
     NonFinite { time: f64 },
     #[error("PNG has no images of {0} channels")]
     Channels(u64),
-    #[error("images of {drawn} were drawn, and the classifier reads {reads}, a class of {classes}")]
+    #[error("{drawn} were drawn, and the classifier reads {reads}, a class of {classes}")]
     Classifier {
         drawn: String,
         reads: String,
         classes: u64,
     },
-    #[error("the run that is to classify does not tell classes of images")]
-    NoClassifier,
+    #[error("the run that is to classify does not tell classes of {of}")]
+    NoClassifier { of: &'static str },
+    #[error("the samples make no .npz file: {0}")]
+    Archive(io::Error),
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// What is drawn: an image for each entry, of its class where the model is told one.
+/// What a model draws, in the form that it reads data in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Drawn {
+    Images(Images),
+    Vectors(Vectors),
+}
+
+impl Drawn {
+    /// What a training reads.
+    fn of(form: &Form) -> Option<Drawn> {
+        match form {
+            Form::Images(images) => Some(Drawn::Images(images.clone())),
+            Form::Vectors(vectors) => Some(Drawn::Vectors(vectors.clone())),
+            Form::Text { .. } | Form::Tokens | Form::Pairs(_) => None,
+        }
+    }
+
+    /// What samples are called.
+    pub fn many(&self) -> &'static str {
+        match self {
+            Drawn::Images(_) => "images",
+            Drawn::Vectors(_) => "sequences",
+        }
+    }
+
+    pub fn one(&self) -> &'static str {
+        match self {
+            Drawn::Images(_) => "image",
+            Drawn::Vectors(_) => "sequence",
+        }
+    }
+
+    fn flow(&self) -> Option<Flow> {
+        match self {
+            Drawn::Images(images) => images.flow,
+            Drawn::Vectors(vectors) => vectors.flow,
+        }
+    }
+
+    /// The classes that the model is told, or tells.
+    fn classes(&self) -> u64 {
+        match self {
+            Drawn::Images(images) => images.classes,
+            Drawn::Vectors(vectors) => vectors.targets.first().map_or(0, |t| t.columns),
+        }
+    }
+
+    /// The input that reads it, numbers of a sample, and zeros behind these.
+    fn read(&self) -> (&'static str, usize, usize) {
+        match self {
+            Drawn::Images(i) => (names::PATCHES, i.numbers(), i.row() * i.leading as usize),
+            Drawn::Vectors(v) => {
+                let empty = (v.width * v.leading) as usize;
+                (names::VECTORS, v.numbers() as usize, empty)
+            }
+        }
+    }
+
+    /// A state, in the numbers of the data.
+    fn sample(&self, state: &[f64]) -> Vec<f64> {
+        match self {
+            Drawn::Images(images) => images.join(state),
+            Drawn::Vectors(v) => state.iter().map(|x| x * v.std + v.mean).collect(),
+        }
+    }
+
+    /// Appends a sample as a model reads it.
+    fn state(&self, sample: &[f64], out: &mut Vec<f32>) {
+        match self {
+            // As it is read from a file.
+            Drawn::Images(images) => {
+                let image: Vec<f32> = sample.iter().map(|n| n.clamp(0.0, 1.0) as f32).collect();
+                images.cut(&image, out);
+            }
+            Drawn::Vectors(v) => {
+                let standard = |x: &f64| ((x - v.mean) / v.std) as f32;
+                out.extend(sample.iter().map(standard));
+            }
+        }
+    }
+
+    /// Its sizes, in words.
+    fn sizes(&self) -> String {
+        match self {
+            Drawn::Images(images) => format!("images of {}", size(images)),
+            Drawn::Vectors(v) => format!("sequences of {} × {}", v.positions, v.width),
+        }
+    }
+}
+
+/// What is drawn: a sample for each entry, of its class where the model is told one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     pub classes: Vec<Option<u64>>,
@@ -67,23 +162,24 @@ pub struct Sampling {
 }
 
 /// What a run draws, if it does.
-pub fn drawn(x: &Executor) -> Result<(Images, Flow), FlowError> {
-    match x.manifest().train.as_ref().map(|t| &t.data.form) {
-        Some(Form::Images(images)) => {
-            let flow = images.flow.ok_or(FlowError::NoFlow)?;
-            Ok((images.clone(), flow))
-        }
-        _ => Err(FlowError::NoFlow),
-    }
-}
-
-/// The classes that a grid of images has a row for each: the one that is asked for, or all; one row without a class where the model is told none.
 ///
 /// # Errors
-/// When there is no such class, or the model draws no images.
+/// When it was trained for something else.
+pub fn drawn(x: &Executor) -> Result<(Drawn, Flow), FlowError> {
+    let train = x.manifest().train.as_ref();
+    let drawn = train.and_then(|t| Drawn::of(&t.data.form));
+    let drawn = drawn.ok_or(FlowError::NoFlow)?;
+    let flow = drawn.flow().ok_or(FlowError::NoFlow)?;
+    Ok((drawn, flow))
+}
+
+/// The classes of which so many samples each are drawn: the one that is asked for, or all; one row without a class where the model is told none.
+///
+/// # Errors
+/// When there is no such class, or the model draws nothing.
 pub fn rows(x: &Executor, class: Option<u64>) -> Result<Vec<Option<u64>>, FlowError> {
-    let (images, flow) = drawn(x)?;
-    let classes = images.classes;
+    let (drawn, flow) = drawn(x)?;
+    let classes = drawn.classes();
     match (flow.labelled, class) {
         (false, None) => Ok(vec![None]),
         (false, Some(_)) => Err(FlowError::NoClasses),
@@ -107,7 +203,7 @@ pub fn can_guide(x: &Executor, guidance: f64) -> Result<(), FlowError> {
     }
 }
 
-/// Draws images: the numbers of each, from 0 to 1 and a little beyond, in the order of y, x and channel.
+/// Draws samples: the numbers of each, of images from 0 to 1 and a little beyond, in the order of y, x and channel; of sequences vector by vector.
 ///
 /// # Errors
 /// When the model draws none, has no such class, or has diverged.
@@ -117,7 +213,7 @@ pub fn sample(
     s: &Sampling,
     report: &mut dyn FnMut(u64),
 ) -> Result<Vec<Vec<f64>>, FlowError> {
-    let (images, _) = drawn(x)?;
+    let (drawn, _) = drawn(x)?;
     can_guide(x, s.guidance)?;
     if s.steps == 0 {
         return Err(FlowError::Nothing { what: "--steps" });
@@ -129,11 +225,10 @@ pub fn sample(
         .get(&EntryId::Forward)
         .map_or(1, |e| e.maxima.batch.max(1)) as usize;
     let stream = Stream::new(s.seed, "samples");
+    let (_, numbers, empty) = drawn.read();
     let mut made = Vec::new();
     for (part, classes) in s.classes.chunks(together).enumerate() {
         let first = (part * together) as u64;
-        let numbers = images.numbers();
-        let empty = vec![0.0; images.row() * images.leading as usize];
         let mut noise = Vec::new();
         for number in first..first + classes.len() as u64 {
             let draws = Draws {
@@ -142,12 +237,12 @@ pub fn sample(
                 labels: None,
             };
             noise.extend(draws.noise(numbers));
-            noise.extend(&empty);
+            noise.extend(vec![0.0; empty]);
         }
         let length = noise.len() / classes.len().max(1);
         let ended = integrate(x, method, (classes, s), noise)?;
         let each = ended.chunks_exact(length);
-        made.extend(each.map(|state| images.join(&state[..numbers])));
+        made.extend(each.map(|state| drawn.sample(&state[..numbers])));
         report(made.len() as u64);
     }
     Ok(made)
@@ -203,11 +298,11 @@ fn velocity(
     (points, time): (&[f64], f64),
     classes: &[Option<u64>],
 ) -> Result<Vec<f64>, FlowError> {
-    let (images, flow) = drawn(x)?;
+    let (drawn, flow) = drawn(x)?;
     let times = vec![time; classes.len()];
-    let labels = Numbers::F32(flow::labels(classes.iter().copied(), images.classes));
+    let labels = Numbers::F32(flow::labels(classes.iter().copied(), drawn.classes()));
     let mut given = vec![
-        (names::PATCHES, Value::F64(points)),
+        (drawn.read().0, Value::F64(points)),
         (names::TIME, Value::F64(&times)),
     ];
     if flow.labelled {
@@ -222,44 +317,44 @@ fn velocity(
     }
 }
 
-/// The class that another run tells of each image; none, where its result is no number.
+/// The class that another run tells of each sample; none, where its result is no number.
 ///
 /// # Errors
-/// When it tells no classes of such images, or not so many.
+/// When it tells no classes of such samples, or not so many.
 pub fn classified(
     x: &mut Executor,
-    drawn: &Images,
+    drawn: &Drawn,
     all: &[Vec<f64>],
 ) -> Result<Vec<Option<usize>>, FlowError> {
     let train = x.manifest().train.as_ref();
-    let reads = match train.map(|t| (t.loss, &t.data.form)) {
-        Some((Loss::Class, Form::Images(reads))) => reads.clone(),
-        _ => return Err(FlowError::NoClassifier),
-    };
-    let size = |i: &Images| size(i).to_string();
-    if size(&reads) != size(drawn) || reads.classes != drawn.classes {
+    let reads = train
+        .filter(|t| t.loss == Loss::Class)
+        .and_then(|t| Drawn::of(&t.data.form))
+        .filter(|reads| reads.many() == drawn.many())
+        .ok_or(FlowError::NoClassifier { of: drawn.many() })?;
+    let classes = reads.classes();
+    if reads.sizes() != drawn.sizes() || classes != drawn.classes() {
         return Err(FlowError::Classifier {
-            drawn: size(drawn),
-            reads: size(&reads),
-            classes: reads.classes,
+            drawn: drawn.sizes(),
+            reads: reads.sizes(),
+            classes,
         });
     }
     let entries = &x.manifest().program.entries;
     let planned = entries.get(&EntryId::Forward).map_or(1, |e| e.maxima.batch);
+    let (input, _, empty) = reads.read();
     let mut told = Vec::new();
-    for images in all.chunks(planned.max(1) as usize) {
-        let mut patches = Vec::new();
-        for image in images {
-            // As it is read from a file.
-            let image: Vec<f32> = image.iter().map(|n| n.clamp(0.0, 1.0) as f32).collect();
-            reads.cut(&image, &mut patches);
-            patches.extend(vec![0.0; reads.row() * reads.leading as usize]);
+    for samples in all.chunks(planned.max(1) as usize) {
+        let mut rows = Vec::new();
+        for sample in samples {
+            reads.state(sample, &mut rows);
+            rows.extend(vec![0.0; empty]);
         }
-        let at = Bindings::new(images.len() as u64, window(x));
-        let given = [(names::PATCHES, Value::F32(&patches))];
+        let at = Bindings::new(samples.len() as u64, window(x));
+        let given = [(input, Value::F32(&rows))];
         let out = x.run(EntryId::Forward, at, &given, &[])?;
         let logits: Vec<f64> = out.reals(names::LOGITS)?.iter().collect();
-        told.extend(logits.chunks_exact(reads.classes as usize).map(largest));
+        told.extend(logits.chunks_exact(classes as usize).map(largest));
     }
     Ok(told)
 }
@@ -272,11 +367,60 @@ fn size(i: &Images) -> Size {
     }
 }
 
-/// How far images are from others of the same number: the root of the mean square of differences.
+/// How far samples are from others of the same numbers: the root of the mean square of differences.
 pub fn distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let both = || a.iter().flatten().zip(b.iter().flatten());
     let squares: f64 = both().map(|(a, b)| (a - b) * (a - b)).sum();
     (squares / both().count().max(1) as f64).sqrt()
+}
+
+/// Sequences as arrays in an `.npz` file, by the names of those that the model was trained on, so that another can be: with their classes, if they have some.
+///
+/// # Errors
+/// When they are more than such a file holds.
+pub fn archive(
+    of: &Vectors,
+    all: &[Vec<f64>],
+    classes: &[Option<u64>],
+) -> Result<Vec<u8>, FlowError> {
+    let numbers: Vec<f64> = all.iter().flatten().copied().collect();
+    let classes: Vec<i64> = classes.iter().flatten().map(|n| *n as i64).collect();
+    let (n, shape) = (all.len() as u64, [all.len() as u64, of.positions, of.width]);
+    let inputs = (&*of.inputs, &shape[..], Elements::Real(&numbers));
+    let of_classes = [n];
+    let told = of.targets.first();
+    let told = told.map(|t| (&*t.array, &of_classes[..], Elements::Whole(&classes)));
+    let arrays: Vec<_> = [inputs].into_iter().chain(told).collect();
+    npz(&arrays).map_err(FlowError::Archive)
+}
+
+/// Samples with the class of each.
+type Classed = (Vec<Vec<f64>>, Vec<Option<u64>>);
+
+/// At most so many sequences that are held out. They are read from the points on the way to them, `x₁ = x(t) + (1 − t) v`.
+///
+/// # Errors
+/// When the data cannot be read.
+pub fn held_out(data: &dyn Dataset, of: &Vectors, most: usize) -> Result<Classed, DataError> {
+    let drawn = Drawn::Vectors(of.clone());
+    let (input, numbers, empty) = drawn.read();
+    let (mut samples, mut classes) = (vec![], vec![]);
+    for batch in data.held_out_batches(1, of.positions + of.leading, Some(most as u64))? {
+        let batch = batch?;
+        let [points, moves, times, labels] =
+            [input, names::TARGETS, names::TIME, names::LABEL].map(|name| batch.real(name));
+        let length = numbers + empty;
+        let rows = points.chunks_exact(length).zip(moves.chunks_exact(length));
+        for ((points, moves), t) in rows.zip(times) {
+            let both = points.iter().zip(moves).take(numbers);
+            let left = 1.0 - f64::from(*t);
+            let state = both.map(|(x, v)| f64::from(*x) + left * f64::from(*v));
+            samples.push(drawn.sample(&state.collect::<Vec<_>>()));
+        }
+        let class = labels.iter().position(|x| *x == 1.0).map(|n| n as u64);
+        classes.push(class);
+    }
+    Ok((samples, classes))
 }
 
 /// Images side by side as a PNG file, so many in a row, two grey pixels between them.

@@ -74,7 +74,7 @@ pub enum GenerateError {
     )]
     Numbers,
     #[error(
-        "this model draws images, and does not continue a text; name the file of images with -o samples.png"
+        "this model draws images or vectors, and does not continue a text; name a file for them: -o samples.png of images, -o samples.npz of vectors"
     )]
     Flow,
     #[error(

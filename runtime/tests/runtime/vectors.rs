@@ -1,8 +1,8 @@
 //! Files of vectors: what is read of them, and what is refused before anything is computed.
 
 use crate::images::{npy, npz};
-use odec_program::manifest::{Data, Form, Target, Vectors};
-use odec_program::names::{TARGETS, VECTORS};
+use odec_program::manifest::{Data, Flow, Form, Target, Times, Vectors};
+use odec_program::names::{LABEL, TARGETS, TIME, VECTORS};
 use odec_runtime::data::dataset::{Draw, Unit};
 use odec_runtime::data::{DataError, Source, sources};
 use odec_runtime::{Batch, Dataset, Show, Tokenizer};
@@ -33,6 +33,7 @@ fn shape() -> Vectors {
         mean: 0.5,
         std: 2.0,
         leading: 0,
+        flow: None,
     }
 }
 
@@ -90,6 +91,80 @@ fn all(set: Box<dyn Dataset>) -> Batch {
     let n = set.len();
     let mut batches = set.held_out_batches(n, 3, None).unwrap();
     batches.next().unwrap().unwrap()
+}
+
+/// Held out, a point is on the way from its noise to the sequence, at the time that it is told, and moves by what is between them: `x + (1 − t) v` is the
+/// sequence. Rows behind it stay empty. In training noise and times are drawn anew for each step and row.
+#[test]
+fn sequences_are_moved_to() {
+    let p = Place::new();
+    let kinds: Vec<u8> = (0..40i64).flat_map(|n| (n % 4).to_le_bytes()).collect();
+    let [(_, x), _] = arrays(40);
+    let file = p.write(
+        "a.npz",
+        &npz(&[("x", x), ("kind", npy("<i8", "(40,)", &kinds))], false),
+    );
+    let flow = Flow {
+        times: Times::Uniform,
+        labelled: true,
+        dropped_percent: 0,
+    };
+    let kind = Target {
+        array: "kind".into(),
+        columns: 4,
+        whole: true,
+        classes: true,
+        ..target()
+    };
+    let of = Vectors {
+        targets: vec![kind],
+        leading: 1,
+        flow: Some(flow),
+        ..shape()
+    };
+    let file = std::slice::from_ref(&file);
+    let set = opened(file, &of, 0).unwrap().all_held_out();
+    let b = set
+        .held_out_batches(40, 4, None)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!((b.rows, b.columns), (40, 4));
+    let [points, moves, times, labels] = [VECTORS, TARGETS, TIME, LABEL].map(|n| b.real(n));
+    assert_eq!((points.len(), times.len(), labels.len()), (40 * 8, 40, 160));
+    for n in 0..40 {
+        let t = times[n];
+        for i in 0..8 {
+            let (x, v) = (points[8 * n + i], moves[8 * n + i]);
+            let wanted = ((6 * n + i) as f32 - 0.5) / 2.0;
+            match i < 6 {
+                true => assert!((x + (1.0 - t) * v - wanted).abs() < 1e-4 * wanted.abs().max(1.0)),
+                false => assert_eq!((x, v), (0.0, 0.0)),
+            }
+        }
+        let told = &labels[4 * n..][..4];
+        assert!((0..4).all(|class| told[class] == f32::from(u8::from(class == n % 4))));
+    }
+    let set = opened(file, &of, 0).unwrap();
+    let step = |step| {
+        let draw = Draw {
+            seed: 1,
+            step,
+            batch: 4,
+            tokens: None,
+        };
+        set.training_batch(draw, 0..4, 4).unwrap()
+    };
+    assert_eq!(step(3), step(3));
+    assert_ne!(step(3).real(TIME), step(4).real(TIME));
+    // Nothing is drawn of another length than the context.
+    let short = Vectors { positions: 4, ..of };
+    let refused = opened(file, &short, 0).err().unwrap().to_string();
+    assert!(
+        refused.contains("draws all of its context, which is 4"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -90,6 +90,19 @@ impl Sheet {
         ));
     }
 
+    /// The same, in one colour on all pages.
+    pub fn coloured_path(&mut self, colour: &str, d: &str) {
+        self.put(format_args!(
+            "<path stroke=\"{colour}\" fill=\"none\" stroke-width=\"1.2\" stroke-opacity=\".7\" stroke-linejoin=\"round\" d=\"{d}\"/>"
+        ));
+    }
+
+    pub fn coloured_spot(&mut self, colour: &str, (x, y): (f64, f64), radius: f64) {
+        self.put(format_args!(
+            "<circle fill=\"{colour}\" fill-opacity=\".7\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>"
+        ));
+    }
+
     pub fn dot(&mut self, (x, y): (f64, f64)) {
         self.put(format_args!(
             "<circle class=\"dot\" stroke-width=\"1.5\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"

@@ -40,7 +40,7 @@ impl Part for LabelToken {
             formula: "x = [W l; x₁; x₂; …], l 1 at the class and 0 at all others; W [width, classes]",
             source: "Bao et al. 2023, CVPR (U-ViT)",
             notes: &[
-                "For `loss velocity`, whose data give l as an input `label`, [batch, 1, classes]. `odec generate` draws images of the class that it is asked for.",
+                "For `loss velocity`, whose data give l as an input `label`, [batch, 1, classes]. `odec generate` draws samples of the class that it is asked for.",
             ],
         },
         arguments: &[CLASSES, DROPPED],

@@ -54,13 +54,14 @@ impl Part for Vectors {
     const DECLARATION: Declaration = Declaration {
         name: "vectors",
         about: About {
-            summary: "Sequences of vectors, and the numbers or the class that the model predicts for each.",
+            summary: "Sequences of vectors, and the numbers or the class that the model predicts for each; or those that it moves noise to.",
             formula: "inputs [n, positions, width], (x − mean) / std; targets [n, positions, m], or [n, m] for outputs that say one thing of a sequence, or classes [n]",
             source: "",
             notes: &[
                 "Files named `….npz` hold both arrays. Of a file named `….npy`, whose name has the word that `inputs` says, the targets are in the file beside it that has the word of `targets` in its place: `train-x.npy`, `train-y.npy`.",
                 "Numbers are real, of 4 or 8 bytes; classes, which `classes(m)` tells, are whole ones from 0 to m − 1. All are read before training begins: an array of another shape, and a number that is none, are named. Targets of `bce` are from 0 to 1.",
                 "An output with a label is compared with the array of that name: `output kind: layernorm |> classes(3)` with `kind`, in the same archive, or in the file beside that has this word.",
+                "With `loss velocity` noise is moved to the inputs, whose sequences are as long as the context. `targets` are the classes that `label_token` is told, and are not read without one.",
                 "Which sequences are held out is drawn, once for all; training goes through all others before any comes again.",
             ],
         },
@@ -88,6 +89,46 @@ impl Part for Vectors {
     }
 }
 
+impl Vectors {
+    /// Of a model that is told the time: it moves from noise to the inputs, and is told their classes, if any.
+    fn flow(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
+        if let Some(other) = of.also.first() {
+            let message = "a model that moves from noise to vectors has one output";
+            let d = incompatible(other.span, message);
+            sink.push(d.help("leave this one out"));
+            return None;
+        }
+        let class = |classes| Target {
+            output: String::new(),
+            array: self.targets.clone(),
+            columns: classes,
+            whole: true,
+            events: false,
+            classes: true,
+        };
+        Some(self.told(of, of.told.classes.map(class).into_iter().collect()))
+    }
+
+    /// What runs are told.
+    fn told(&self, of: Ends, targets: Vec<Target>) -> Data {
+        Data {
+            files: self.files.clone(),
+            form: Form::Vectors(manifest::Vectors {
+                inputs: self.inputs.clone(),
+                positions: of.input.context(),
+                width: of.input.value().ty.cols(),
+                targets,
+                mean: self.mean,
+                std: self.std,
+                leading: of.leading,
+                // The loss says whether there is one (`train.rs`).
+                flow: None,
+            }),
+            held_out_percent: self.held_out_percent,
+        }
+    }
+}
+
 impl DataSource for Vectors {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
         if of.input.unit() != Unit::Vector {
@@ -95,6 +136,9 @@ impl DataSource for Vectors {
             let d = d.label(format!("this model reads {}", of.input.unit().many()));
             sink.push(d.help("write `input vectors(width: 12, context: 100)`"));
             return None;
+        }
+        if of.told.time && of.output.asks() == Loss::Mse {
+            return self.flow(of, sink);
         }
         let target = |label: &str, array: &str, output: &dyn Output| {
             let classes = match output.asks() {
@@ -129,19 +173,7 @@ impl DataSource for Vectors {
             sink.push(d.help("give the output another label: what it is compared with is the array of its label"));
             return None;
         }
-        Some(Data {
-            files: self.files.clone(),
-            form: Form::Vectors(manifest::Vectors {
-                inputs: self.inputs.clone(),
-                positions: of.input.context(),
-                width: of.input.value().ty.cols(),
-                targets,
-                mean: self.mean,
-                std: self.std,
-                leading: of.leading,
-            }),
-            held_out_percent: self.held_out_percent,
-        })
+        Some(self.told(of, targets))
     }
 
     fn kinds(&self) -> Option<u64> {

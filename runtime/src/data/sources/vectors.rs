@@ -121,6 +121,13 @@ impl VectorFiles<'_> {
         if n == 0 {
             return Err(DataError::images(path, "it holds no sequences"));
         }
+        if of.flow.is_some() && positions != of.positions {
+            let reason = format!(
+                "its sequences have {positions} positions; a model that draws sequences draws all of its context, which is {}",
+                of.positions
+            );
+            return Err(DataError::images(path, reason));
+        }
         if all.count > 0 && positions != all.positions {
             let reason = format!(
                 "its sequences have {positions} positions, those of the files before it {}",
