@@ -107,7 +107,7 @@ impl<'a> Operand<'a> {
             self.upper = Some(self.traces.clone());
         }
         let n = ((at - self.base) / 4) as usize;
-        let (lower, upper) = (at % 4 == 0, at % 4 + bytes > 2);
+        let (lower, upper) = (at.is_multiple_of(4), at % 4 + bytes > 2);
         let mut of_upper = || self.upper.as_mut().is_none_or(|t| access(t.at(n)));
         (!lower || access(self.traces.at(n))) && (!upper || of_upper())
     }
@@ -180,7 +180,7 @@ struct Copies {
 impl<'a> Memory<'a> {
     pub fn new(operands: &[Words<'a>]) -> Memory<'a> {
         Memory {
-            operands: operands.iter().map(|w| Operand::new(*w)).collect(),
+            operands: operands.iter().map(|w| Operand::new(w)).collect(),
             shared: vec![],
             shared_traces: vec![],
             arriving: vec![],
