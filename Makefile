@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench products tokens curves systems cookbook setup data study mnist catalogues tensorboard browser bleu bpe ray build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench products tokens curves systems cookbook setup data study mnist catalogues tensorboard browser perfetto bleu bpe ray build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -97,6 +97,10 @@ tensorboard: build ## TensorBoard reads the event files of `odec export --metric
 browser: build ## The page of `odec report` in Chromium, at three widths, dark, printed and without scripts: target/browser
 	@scripts/venv.sh .venv-browser tests/browser.txt
 	@.venv-browser/bin/python tests/browser.py $(ODEC)
+
+perfetto: build ## A trace of `odec profile` in Perfetto's own page, in Chromium: target/browser/perfetto.png
+	@scripts/venv.sh .venv-perfetto tests/perfetto.txt
+	@.venv-perfetto/bin/python tests/perfetto.py $(ODEC)
 
 ray: build ## Explorations on two local Ray nodes whose workers are killed lose nothing (3 minutes; 300 MB for Ray)
 	@scripts/venv.sh .venv-ray tests/on_ray.txt

@@ -14,7 +14,7 @@ pub fn run(args: &cli::Replay) -> Done {
             "the files hold GPU code that odec did not compile here; add `--trust` if you trust its origin".into(),
         ));
     }
-    let (mut launches, mut wrong) = (0, 0);
+    let (mut launches, mut wrong, mut unread) = (0, 0, 0);
     // The device of the file before stays until the next one is there: a card would begin anew for each.
     let mut kept = None;
     for path in files(&args.launches)? {
@@ -28,7 +28,7 @@ pub fn run(args: &cli::Replay) -> Done {
                     .for_each(|d| outln!("{}: {d}", path.shown()));
             }
             Err(refused) => {
-                wrong += 1;
+                unread += 1;
                 outln!("{refused}");
             }
         }
@@ -38,16 +38,28 @@ pub fn run(args: &cli::Replay) -> Done {
     } else {
         "as expected"
     };
-    match wrong {
-        0 => outln!("{launches} launches, {verdict}"),
-        n => {
-            return Err(Failure::Input(format!(
-                "{n} of the launches in {} are not as expected",
-                args.launches.shown()
-            )));
+    let files = match unread {
+        1 => "1 file".to_string(),
+        n => format!("{n} files"),
+    };
+    match (wrong, unread) {
+        (0, 0) => {
+            outln!("{launches} launches, {verdict}");
+            Ok(())
         }
+        (0, _) => Err(Failure::Input(match launches {
+            0 => format!("{files} could not be replayed"),
+            n => format!("{files} could not be replayed; {n} launches of others: {verdict}"),
+        })),
+        (n, unread) => Err(Failure::Input(format!(
+            "{n} of the launches in {} are not as expected{}",
+            args.launches.shown(),
+            match unread {
+                0 => String::new(),
+                _ => format!("; {files} could not be replayed"),
+            }
+        ))),
     }
-    Ok(())
 }
 
 /// The launches of a file, and what was wrong with some of them.
