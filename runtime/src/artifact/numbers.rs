@@ -203,6 +203,12 @@ fn vectors(v: &Vectors, m: &Manifest) -> Result<(), Invalid> {
     }
     if let Some(flow) = v.flow {
         times(place, flow)?;
+        within(
+            &format!("{place}: numbers"),
+            v.numbers(),
+            1,
+            MOST_OF_AN_IMAGE,
+        )?;
         if v.width != m.model.vocab {
             let what = format!(
                 "{} numbers of a vector in a model of {}",
