@@ -19,8 +19,9 @@ trap 'rm -rf "$notes"' EXIT
 # know of nothing.
 spent=0
 count_spent() {
-    times >"$notes/times.$BASHPID"
-    spent=$(awk -F'[ ms]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$notes/times.$BASHPID")
+    local clock=$notes/times.$BASHPID
+    times >"$clock"
+    spent=$(awk -F'[ ms]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$clock")
 }
 
 # step NAME COMMAND…: runs the command, notes its result, time and processor time.
