@@ -624,7 +624,7 @@ pub struct Generate {
     /// Images in a row; sequences of each class
     #[arg(long, value_name = "N", requires = "output", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub count: u64,
-    /// Say how many of the samples this run, which tells the classes of such, takes for the class that was asked for
+    /// A run that tells the classes of such samples: print the share that it takes for the class asked for
     #[arg(long, value_name = "RUN", requires = "output")]
     pub classifier: Option<PathBuf>,
     /// Read weights in integers of 8 or 4 bits, with a scale for each group of 32; parameters stay as they are

@@ -224,3 +224,30 @@ fn completions_are_for_all_commands() {
         assert!(!out.stderr.contains(&0x1b) && !out.stdout.contains(&0x1b));
     }
 }
+
+/// What docs/study.md says was compared: 27 trials in each file, of equal parameters, and of equal FLOPs where that is asked for; and what
+/// docs/guide/translation.md says.
+#[test]
+fn the_study_can_be_planned() {
+    let place = Place::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/study");
+    for (name, models, runs, equal) in [
+        ("equal_flops", 9, 27, true),
+        ("equal_steps", 9, 27, false),
+        ("rates", 27, 27, true),
+        ("translators", 3, 3, true),
+    ] {
+        let file = folder.join(format!("{name}.ode"));
+        let plan = place.good(&["explore", &file.to_string_lossy(), "--plan", "--json"]);
+        let plan: Value = serde_json::from_str(&plan).expect("JSON");
+        let [trials, found] = ["trials", "models"].map(|k| plan[k].as_array().expect("a list"));
+        assert_eq!((trials.len(), found.len()), (runs, models), "{name}");
+        let most = |key: &str| {
+            let all = found.iter().map(|m| m[key].as_f64().expect("a number"));
+            let (low, high) = all.fold((f64::INFINITY, 0.0), |(a, b), x| (x.min(a), x.max(b)));
+            high / low - 1.0
+        };
+        assert!(most("parameters") < 0.002, "{name}");
+        assert_eq!(most("training_flops") < 0.01, equal, "{name}");
+    }
+}

@@ -32,14 +32,10 @@ def main(odec):
                 next(line for line in server.stdout if str(PORT) in line)
                 browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                 page = browser.new_page(viewport={"width": 1400, "height": 600})
-                said = []
-                page.on("console", lambda m: said.append(m.text))
                 page.goto(f"http://127.0.0.1:{PORT}/")
                 for name in TRACKS:
                     page.get_by_text(re.compile(f"^{name}( \\d+)?$")).first.wait_for(timeout=60_000)
                 page.screenshot(path=pictures / "perfetto.png")
-                errors = [text for text in said if "import error" in text.lower()]
-                assert not errors, errors
                 browser.close()
             finally:
                 server.terminate()

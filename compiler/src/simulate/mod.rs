@@ -2,7 +2,7 @@
 //!
 //! Takes a model whose input is vectors, where its points begin, and the values of its parameters; gives the points after each step, with the
 //! times ([`Paths`]). The graph is interpreted in f64, as `odec exec --interpret` does: the same bits on every machine. How many clusters
-//! the points form is counted in `clusters.rs`, what is drawn of them is in `picture.rs`. Leaves files, and what is drawn at random, to the driver.
+//! the points form is counted in `clusters.rs`, what is drawn of them is in `picture.rs`, and of sequences of vectors without times in `scatter.rs`. Leaves files, and what is drawn at random, to the driver.
 
 pub mod clusters;
 pub mod picture;

@@ -119,6 +119,11 @@ mod tests {
         assert_eq!(count(&svg, "<circle"), 2);
         // The ninth class has the second colour.
         assert_eq!((count(&svg, COLOURS[0]), count(&svg, COLOURS[1])), (1, 1));
+        let space = panel(
+            vec![vec![1.0, 0.0, 0.0], vec![0.0, 1.0, 0.0]],
+            vec![None; 2],
+        );
+        assert_eq!(count(&picture(&[space], 3, "space"), "<circle"), 2);
         let two = || panel(vec![vec![0.0, 1.0, 2.0, 3.0]; 3], vec![None; 3]);
         let svg = picture(&[two(), two()], 2, "paths");
         assert_eq!(count(&svg, "stroke-opacity"), 6);

@@ -454,6 +454,7 @@ impl<'a> Memory<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use odec_runtime::device::memory::Buffer;
 
     fn who(thread: u32, epoch: u32) -> Who {
         Who {
@@ -467,6 +468,42 @@ mod tests {
     fn copying(memory: &mut Memory) -> Result<(), String> {
         memory.begin(64);
         memory.copy_ahead(SHARED, 0, 0, who(0, 0))
+    }
+
+    /// Halves of a word are two places; a whole word is both of them.
+    #[test]
+    fn accesses_to_operands_race_by_halves_of_words() {
+        let mut buffer = Buffer::zeroed(4 * 300).unwrap();
+        let words = buffer.words();
+        let at = |word: u64| words.as_ptr() as u64 + 4 * word;
+        let mut memory = Memory::new(&[words]);
+        let mut store = |at, bytes, value, thread| {
+            memory
+                .store(false, at, bytes, value, who(thread, 0))
+                .is_ok()
+        };
+        assert!(store(at(1), 2, 7, 0) && store(at(1) + 2, 2, 8, 40));
+        assert!(!store(at(1), 2, 9, 40) && !store(at(1) + 2, 2, 9, 0));
+        assert!(!store(at(1), 4, 9, 0), "the upper half is another's");
+        assert!(store(at(299), 4, 7, 0) && !store(at(299) + 2, 2, 9, 40));
+        assert_eq!(words[1].get(), 8 << 16 | 7);
+        assert!(memory.load(false, at(1), 4, who(0, 0)).is_err());
+        assert_eq!(memory.load(false, at(1), 2, who(0, 0)), Ok(7));
+        assert!(memory.load(false, at(300), 4, who(0, 0)).is_err());
+    }
+
+    /// The same of a word that is stored as a whole before any half is.
+    #[test]
+    fn a_word_stored_as_a_whole_is_both_halves() {
+        let mut buffer = Buffer::zeroed(4).unwrap();
+        let words = buffer.words();
+        let at = words.as_ptr() as u64;
+        let mut memory = Memory::new(&[words]);
+        memory.store(false, at, 4, 7, who(0, 0)).unwrap();
+        for half in [at, at + 2] {
+            assert!(memory.store(false, half, 2, 9, who(40, 0)).is_err());
+            assert!(memory.load(false, half, 2, who(40, 0)).is_err());
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub mod tokenise;
 pub mod tokenizer;
 pub mod tokens;
 mod vectors;
-pub(crate) mod written;
+pub mod written;
 
 use crate::data::tokenizer::{Tokenizer, TokenizerError};
 use crate::system::output::OutputError;

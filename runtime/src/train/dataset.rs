@@ -111,17 +111,17 @@ pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainEr
     })
 }
 
-/// Whether images are of the form that the model was compiled for. A checkpoint says the form again, and may be damaged.
-fn same_images(a: &Artifact, data: &Data, run: &Path) -> Result<(), TrainError> {
+/// Whether images or vectors are of the form that the model was compiled for. A checkpoint says the form again, and may be damaged.
+fn same_form(a: &Artifact, data: &Data, run: &Path) -> Result<(), TrainError> {
     let train = a.manifest().train.as_ref();
     let compiled = train.map_or(&data.form, |t| &t.data.form);
-    let of_images = [&data.form, compiled].map(|form| matches!(form, Form::Images(_)));
-    if of_images == [false; 2] || data.form == *compiled {
+    let has_sizes = |form: &Form| matches!(form, Form::Images(_) | Form::Vectors(_));
+    if data.form == *compiled || !has_sizes(&data.form) && !has_sizes(compiled) {
         return Ok(());
     }
     Err(TrainError::Checkpoint(CheckpointError::Damaged {
         path: run.join(CHECKPOINT).shown(),
-        reason: "its images are not of the form that the model reads".into(),
+        reason: "its data are not of the form that the model reads".into(),
     }))
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn open_dataset(
     run: &Path,
     show: Show,
 ) -> Result<Box<dyn Dataset>, TrainError> {
-    same_images(a, data, run)?;
+    same_form(a, data, run)?;
     let source = Source {
         data,
         tokenizer,

@@ -165,7 +165,7 @@ fn reports_of(ptxas: &Path) -> PathBuf {
     folder
 }
 
-/// What `ptxas -v` says about a module, or has said of the same text.
+/// What `ptxas -v` says about a module, or has said before of the same text.
 fn report(ptxas: &Path, kept: &Path, text: &[u8], target: Target) -> Result<String, String> {
     let kept = kept.join(format!("{target}-{}", sha256(text)));
     if let Ok(said) = std::fs::read_to_string(&kept) {
@@ -180,6 +180,7 @@ fn report(ptxas: &Path, kept: &Path, text: &[u8], target: Target) -> Result<Stri
     Ok(said)
 }
 
+/// What `ptxas -v` says about a module.
 fn assemble(ptxas: &Path, text: &[u8], target: Target) -> Result<String, String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let source = folder.path().join("kernel.ptx");

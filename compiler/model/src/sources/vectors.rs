@@ -106,11 +106,11 @@ impl Vectors {
             events: false,
             classes: true,
         };
-        Some(self.told(of, of.told.classes.map(class).into_iter().collect()))
+        Some(self.data_with(of, of.told.classes.map(class).into_iter().collect()))
     }
 
-    /// What runs are told.
-    fn told(&self, of: Ends, targets: Vec<Target>) -> Data {
+    /// What runs are told, with these targets.
+    fn data_with(&self, of: Ends, targets: Vec<Target>) -> Data {
         Data {
             files: self.files.clone(),
             form: Form::Vectors(manifest::Vectors {
@@ -173,7 +173,7 @@ impl DataSource for Vectors {
             sink.push(d.help("give the output another label: what it is compared with is the array of its label"));
             return None;
         }
-        Some(self.told(of, targets))
+        Some(self.data_with(of, targets))
     }
 
     fn kinds(&self) -> Option<u64> {

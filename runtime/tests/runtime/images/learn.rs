@@ -176,7 +176,7 @@ fn a_checkpoint_with_images_of_another_form_is_refused() {
         let e = dataset_of(&out, &[], Show::Nothing).map(drop).unwrap_err();
         let words = e.to_string();
         assert!(
-            words.ends_with("its images are not of the form that the model reads"),
+            words.ends_with("its data are not of the form that the model reads"),
             "{words}"
         );
     }
