@@ -111,12 +111,12 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
                 true => (attend_shared(a), attend_backward_shared(a)),
                 false => (forward_shared(a), backward_shared(a)),
             };
-            let all = |heads: u64| heads * dims[0] * dims[1].div_ceil(ROWS);
+            let [queries, keys] = attend::blocks(a, dims, ROWS);
             let (blocks, shared) = match spec {
                 KernelSpec::AttendCached(_) => (a.heads * dims[0].div_ceil(ROWS), forward),
-                KernelSpec::Attend(_) => (all(a.heads), forward),
+                KernelSpec::Attend(_) => (queries, forward),
                 // Gradients of queries, then those of keys and values.
-                _ => (all(a.heads + a.kv_heads), backward),
+                _ => (queries + keys, backward),
             };
             Shape {
                 blocks,
@@ -130,13 +130,13 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             shared: linear_attend::shared(a),
         },
         KernelSpec::Attend(a) => Shape {
-            blocks: dims[0] * a.heads * dims[1].div_ceil(attend::ROWS),
+            blocks: attend::blocks(a, dims, attend::ROWS)[0],
             threads: attend::THREADS,
             shared: attend::forward_shared(a),
         },
         KernelSpec::AttendBackward(a) => Shape {
             // Gradients of queries, then those of keys and values.
-            blocks: dims[0] * (a.heads + a.kv_heads) * dims[1].div_ceil(attend::ROWS),
+            blocks: attend::blocks(a, dims, attend::ROWS).iter().sum(),
             threads: attend::THREADS,
             shared: attend::backward_shared(a),
         },
@@ -374,6 +374,13 @@ pub mod attend {
     /// The widest head: a thread keeps its results in registers.
     pub const MAX_HEAD: u64 = 256;
 
+    /// Blocks of so many rows of queries, and of keys, in the kernels of whole sequences.
+    pub fn blocks(a: &Attend, dims: &[u64], rows: u64) -> [u64; 2] {
+        let [batch, seq, keys] = a.lengths(dims);
+        let of = |heads: u64, tokens: u64| heads * batch * tokens.div_ceil(rows);
+        [of(a.heads, seq), of(a.kv_heads, keys)]
+    }
+
     /// Elements of the operands' tiles.
     pub fn staged(a: &Attend) -> u64 {
         (DEPTH * (ROWS + COLS + 2 * PAD))
@@ -593,6 +600,7 @@ mod tests {
                 scores: Default::default(),
                 order: Default::default(),
                 partial: false,
+                others: false,
             };
             assert!(attend::backward_shared(&a) <= SHARED_LIMIT, "{head}");
             assert!(attend::forward_shared(&a) <= attend::backward_shared(&a));
@@ -613,6 +621,7 @@ mod tests {
                 scores: Default::default(),
                 order: Default::default(),
                 partial: false,
+                others: false,
             };
             assert!(tensor::attend::runs(&a));
             // A result in bf16 is for these alone.

@@ -13,7 +13,7 @@ pub use data::{Data, Flow, Form, Images, Pairs, Target, Times, Tokenizer, Vector
 pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 17;
+pub const FORMAT: u32 = 18;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -139,6 +139,9 @@ pub struct Model {
     pub vocab: u64,
     /// Longest sequence.
     pub context: u64,
+    /// Longest source, where there are two sequences; 0 where there is none.
+    #[serde(default, skip_serializing_if = "crate::size::nothing")]
+    pub source: u64,
     pub width: u64,
     /// The same of what outputs with labels tell apart, or how many numbers they give, by these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -590,11 +593,6 @@ impl Manifest {
     /// Elements of those that are trained.
     pub fn trained_count(&self) -> u64 {
         self.trained().map(Param::elements).sum()
-    }
-    /// The largest batch of the longest sequences, and their length.
-    pub fn maxima(&self) -> (u64, u64) {
-        let longest = self.program.maxima.longest();
-        (longest.batch, longest.seq)
     }
     /// Shape of a symbolic tensor as a size.
     pub fn size(shape: &[Dim]) -> Option<Size> {

@@ -3,14 +3,15 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One dimension of a tensor. Widths are `Fixed`; batch and sequence are bound at launch, up to the
-/// planned maxima.
+/// One dimension of a tensor. Widths are `Fixed`; batch, sequence and source are bound at launch, up to the
+/// planned maxima. Of two sequences, `Source` are the tokens of the first, `Seq` those of the one that is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dim {
     Fixed(u64),
     Batch,
     Seq,
+    Source,
 }
 
 /// Values of the symbolic dimensions for one run.
@@ -21,6 +22,9 @@ pub struct Bindings {
     /// Tokens of each sequence that earlier runs have seen: the run's first token has this position.
     #[serde(default, skip_serializing_if = "nothing")]
     pub past: u64,
+    /// Tokens of each row of the source; 0 where a run reads none.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub source: u64,
 }
 
 impl Bindings {
@@ -30,11 +34,16 @@ impl Bindings {
             batch,
             seq,
             past: 0,
+            source: 0,
         }
     }
     /// The same after `past` tokens.
     pub const fn after(self, past: u64) -> Bindings {
         Bindings { past, ..self }
+    }
+    /// The same beside sources of so many tokens.
+    pub const fn beside(self, source: u64) -> Bindings {
+        Bindings { source, ..self }
     }
 }
 
@@ -43,8 +52,11 @@ impl Bindings {
 pub struct Maxima {
     pub batch: u64,
     pub seq: u64,
-    /// Tokens of all its sequences together, where they are fewer than the longest of the most. Such runs of more than one token of each begin at the
-    /// first token.
+    /// Tokens of the source; 0 where no run reads one. Runs that do begin at the first token.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub source: u64,
+    /// Tokens of all its sequences together, and of all its sources, where they are fewer than the longest of the most. Such runs of more than one token of
+    /// each begin at the first token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }
@@ -55,54 +67,76 @@ impl Maxima {
         Maxima {
             batch,
             seq,
+            source: 0,
             tokens: None,
         }
+    }
+
+    /// The same beside sources of so many tokens.
+    pub const fn beside(self, source: u64) -> Maxima {
+        Maxima { source, ..self }
     }
 
     /// Whether a run may be of this size.
     pub fn hold(self, at: Bindings) -> bool {
         let end = at.past.saturating_add(at.seq);
         let begins = at.past == 0 || at.seq == 1;
-        let fits = |n: u64| begins && at.batch.saturating_mul(at.seq) <= n;
+        let longer = at.seq.max(at.source);
+        let fits = |n: u64| begins && at.batch.saturating_mul(longer) <= n;
         (1..=self.batch).contains(&at.batch)
             && at.seq > 0
             && end <= self.seq
+            && at.source <= self.source
+            && (self.source == 0 || at.source > 0 && at.past == 0)
             && self.tokens.is_none_or(fits)
     }
 
     /// As many of the longest sequences as there may be together, one at least.
     pub fn longest(self) -> Bindings {
-        let fit = self.tokens.map_or(u64::MAX, |n| n / self.seq.max(1));
-        Bindings::new(self.batch.min(fit.max(1)), self.seq)
+        let longer = self.seq.max(self.source);
+        let fit = self.tokens.map_or(u64::MAX, |n| n / longer.max(1));
+        Bindings::new(self.batch.min(fit.max(1)), self.seq).beside(self.source)
     }
 
-    /// Two sizes of which one has at least as much of everything that grows with a power of the batch times one of the length as any run:
-    /// few of the longest sequences, and many of what length is left for these. On the way from one to the other, at `batch · seq` as large as it
-    /// may be, `c · batchᵖ · seqᵠ` is an exponential function of log batch, and a sum of such functions is largest at an end.
-    pub fn ends(self) -> [Bindings; 2] {
+    /// Sizes of which one has at least as much of everything that grows with powers of the batch and of lengths as any run: few of the longest
+    /// sequences, or as many as leave one of the two lengths as it may be, and many of what lengths are left for these. Between two neighbours, with lengths as
+    /// large as they may be, `c · batchᵖ · seqᵠ · sourceʳ` is an exponential function of log batch, and a sum of such functions is largest at an end.
+    pub fn ends(self) -> Vec<Bindings> {
         let fit = |of: u64| self.tokens.map_or(u64::MAX, |n| n.div_ceil(of.max(1)));
-        [
-            Bindings::new(self.batch.min(fit(self.seq)), self.seq),
-            Bindings::new(self.batch, self.seq.min(fit(self.batch))),
-        ]
+        let mut batches = vec![self.seq, self.source];
+        batches.retain(|tokens| *tokens > 0);
+        let mut batches: Vec<u64> = batches.into_iter().map(fit).collect();
+        batches.push(self.batch);
+        let mut ends: Vec<Bindings> = vec![];
+        for batch in batches.into_iter().map(|n| n.min(self.batch)) {
+            let left = |tokens: u64| tokens.min(fit(batch));
+            ends.push(Bindings::new(batch, left(self.seq)).beside(left(self.source)));
+        }
+        ends.sort_by_key(|at| at.batch);
+        ends.dedup();
+        ends
     }
 
     /// The largest number at any size; `None` where it cannot be counted.
     pub fn most(self, of: impl Fn(Bindings) -> Option<u64>) -> Option<u64> {
-        let [a, b] = self.ends();
-        Some(of(a)?.max(of(b)?))
+        self.ends()
+            .into_iter()
+            .try_fold(0, |most, at| Some(of(at)?.max(most)))
     }
 }
 
 impl From<Bindings> for Maxima {
     fn from(at: Bindings) -> Maxima {
-        Maxima::new(at.batch, at.seq)
+        Maxima::new(at.batch, at.seq).beside(at.source)
     }
 }
 
 impl fmt::Display for Maxima {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "1..={} × 1..={}", self.batch, self.seq)?;
+        if self.source > 0 {
+            write!(f, " beside 1..={}", self.source)?;
+        }
         match self.tokens {
             Some(n) => write!(f, ", at most {n} together"),
             None => Ok(()),
@@ -120,6 +154,7 @@ impl Dim {
             Dim::Fixed(n) => n,
             Dim::Batch => b.batch,
             Dim::Seq => b.seq,
+            Dim::Source => b.source,
         }
     }
 }
@@ -130,11 +165,12 @@ impl fmt::Display for Dim {
             Dim::Fixed(n) => write!(f, "{n}"),
             Dim::Batch => f.write_str("B"),
             Dim::Seq => f.write_str("S"),
+            Dim::Source => f.write_str("T"),
         }
     }
 }
 
-/// A product `factor · B^batch · S^seq · P^past`, P the tokens that earlier runs have seen.
+/// A product `factor · B^batch · S^seq · T^source · P^past`, P the tokens that earlier runs have seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Size {
     pub factor: u64,
@@ -144,6 +180,8 @@ pub struct Size {
     pub seq: u8,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub past: u8,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub source: u8,
 }
 
 fn is_zero(n: &u8) -> bool {
@@ -153,29 +191,30 @@ fn is_zero(n: &u8) -> bool {
 impl Size {
     pub const ONE: Size = Size::fixed(1);
     pub const BATCH: Size = Size {
-        factor: 1,
         batch: 1,
-        seq: 0,
-        past: 0,
+        ..Size::ONE
     };
     pub const SEQ: Size = Size {
-        factor: 1,
-        batch: 0,
         seq: 1,
-        past: 0,
+        ..Size::ONE
     };
     pub const PAST: Size = Size {
-        factor: 1,
-        batch: 0,
-        seq: 0,
         past: 1,
+        ..Size::ONE
+    };
+    pub const SOURCE: Size = Size {
+        source: 1,
+        ..Size::ONE
     };
     /// The tokens of a run, one row each.
     pub const TOKENS: Size = Size {
-        factor: 1,
         batch: 1,
-        seq: 1,
-        past: 0,
+        ..Size::SEQ
+    };
+    /// Those of its sources.
+    pub const SOURCES: Size = Size {
+        batch: 1,
+        ..Size::SOURCE
     };
 
     pub const fn fixed(factor: u64) -> Size {
@@ -184,6 +223,7 @@ impl Size {
             batch: 0,
             seq: 0,
             past: 0,
+            source: 0,
         }
     }
 
@@ -206,6 +246,10 @@ impl Size {
                 seq: self.seq.checked_add(1)?,
                 ..self
             },
+            Dim::Source => Size {
+                source: self.source.checked_add(1)?,
+                ..self
+            },
         })
     }
 
@@ -215,6 +259,7 @@ impl Size {
         self.factor
             .checked_mul(p(b.batch, self.batch)?)?
             .checked_mul(p(b.seq, self.seq)?)?
+            .checked_mul(p(b.source, self.source)?)?
             .checked_mul(p(b.past, self.past)?)
     }
 }
@@ -222,11 +267,13 @@ impl Size {
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut parts = Vec::new();
-        if self.factor != 1 || (self.batch, self.seq, self.past) == (0, 0, 0) {
+        let powers = [self.batch, self.seq, self.source, self.past];
+        if self.factor != 1 || powers == [0; 4] {
             parts.push(self.factor.to_string());
         }
         parts.extend((0..self.batch).map(|_| "B".to_string()));
         parts.extend((0..self.seq).map(|_| "S".to_string()));
+        parts.extend((0..self.source).map(|_| "T".to_string()));
         parts.extend((0..self.past).map(|_| "P".to_string()));
         f.write_str(&parts.join("·"))
     }

@@ -125,9 +125,9 @@ impl Steps {
 /// Times training steps, and their launches where they are profiled.
 pub fn training(args: &cli::Timed, executor: &mut Executor, profiled: bool) -> Done<Steps> {
     let manifest = executor.manifest().clone();
-    let (batch, seq) = manifest.maxima();
-    let at = Bindings::new(batch, seq);
-    let (micro, unit) = random(&manifest, batch, seq);
+    let at = manifest.program.maxima.longest();
+    let (batch, seq) = (at.batch, at.seq);
+    let (micro, unit) = random(&manifest, at);
     let accumulate = manifest.train.as_ref().map_or(1, |t| t.accumulate);
     let n = micro.count(unit) * accumulate;
     let batches = vec![micro; accumulate as usize];
@@ -206,13 +206,15 @@ fn real(i: u64) -> f32 {
 }
 
 /// A batch of any numbers: the work does not depend on them.
-fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
+fn random(manifest: &Manifest, at: Bindings) -> (Batch, Unit) {
+    let (batch, seq) = (at.batch, at.seq);
     let token = |i: u64| (number(i) % manifest.model.vocab) as i32;
     match manifest.train.as_ref().map(|t| &t.data.form) {
         Some(Form::Pairs(p)) => {
-            let n = batch * seq;
-            let from = |first: u64| (first..first + n).map(token).collect();
-            let micro = Batch::of_pairs((batch, seq), from(0), from(1), from(2), p.padding);
+            let from = |first: u64, each: u64| (first..first + batch * each).map(token).collect();
+            let [source, tokens, targets] = [from(0, at.source), from(1, seq), from(2, seq)];
+            let sizes = (batch, seq, at.source);
+            let micro = Batch::of_pairs(sizes, source, tokens, targets, p.padding);
             (micro, Unit::Tokens)
         }
         None | Some(Form::Text { .. } | Form::Tokens) => {

@@ -170,7 +170,13 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         let rows = match (built.unit, t.tokens) {
             (_, Some(tokens)) => format!("{tokens} tokens of either text"),
             (Unit::Patch | Unit::Pixel, _) => format!("{batch} images of {own} {of}{leading}"),
-            (Unit::Token | Unit::Vector, _) => format!("{batch} × {own} {of}{leading}"),
+            (Unit::Token | Unit::Vector, _) => {
+                let beside = match built.config.source {
+                    0 => String::new(),
+                    n => format!(", sources of {n}"),
+                };
+                format!("{batch} × {own} {of}{leading}{beside}")
+            }
         };
         let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);
         page.fact("train", &shown);

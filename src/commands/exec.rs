@@ -56,7 +56,7 @@ fn interpret(args: &cli::Exec) -> Done {
     let given = SafeTensors::deserialize(&bytes).map_err(|e| wrong(&args.inputs, e))?;
     let loss = built.train.as_ref().map(|t| t.loss);
     let mut feeds = BTreeMap::new();
-    let mut bindings = None;
+    let (mut bindings, mut source) = (None, 0);
     for (name, view) in given.iter() {
         let data = numbers(&view).ok_or_else(|| {
             wrong(
@@ -92,7 +92,10 @@ fn interpret(args: &cli::Exec) -> Done {
                     format!("`{name}` must be [batch, sequence]"),
                 ));
             };
-            bindings = Some(Bindings::new(batch, seq));
+            match name == names::SOURCE {
+                true => source = seq,
+                false => bindings = Some(Bindings::new(batch, seq)),
+            }
             shape.push(1);
         }
         let whole: Vec<i32> = data.iter().map(|n| *n as i32).collect();
@@ -106,7 +109,8 @@ fn interpret(args: &cli::Exec) -> Done {
             "`tokens` is missing; it is [batch, sequence] (of images, `patches`; of vectors, `vectors`)",
         )
     })?;
-    let results = interp::run(graph, &feeds, bindings).map_err(|e| wrong(&args.inputs, e))?;
+    let results =
+        interp::run(graph, &feeds, bindings.beside(source)).map_err(|e| wrong(&args.inputs, e))?;
     let raw: Vec<(String, Vec<usize>, Vec<u8>)> = results
         .into_iter()
         .map(|(name, t)| {

@@ -7,7 +7,7 @@ use crate::exact::{Exact, ExactError};
 use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{
-    Add, AddPositions, Attention, Broadcast, Builder, CarriedScan, Combine, Concat, Constant,
+    Add, AddPositions, Attention, Broadcast, Builder, CarriedScan, Combine, Constant,
     DepthwiseWindows, Exp, GatherCols, GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum,
     Mul, NormalCdf, OverWindows, Recip, RepeatTokens, Reshape, Rope, Rsqrt, Scan, Shift,
     ShiftTokens, Sigmoid, Softplus, StopGradient, SumCols, SumRows, SumTokens, Table, Transpose,
@@ -370,53 +370,18 @@ pub fn with_positions(b: &mut Builder, x: Value, rows: Value) -> TypeResult {
     }
 }
 
-/// Attention of the tokens of a run to each other: `[q, k, v] → o`, or `[q, k, v, sinks] → o`. Of a grid there may be fewer keys than queries.
+/// Attention of the tokens of a run to each other: `[q, k, v] → o`, or `[q, k, v, sinks] → o`. Keys may be of other tokens, of fewer of a grid or of
+/// another sequence.
 pub fn attend(b: &mut Builder, attention: Attention, operands: &[Value]) -> TypeResult {
-    if let [q, k, v] = operands[..]
-        && let (Dim::Fixed(queries), Dim::Fixed(keys)) = (b.ty(q).tokens(), b.ty(k).tokens())
-        && queries != keys
-    {
-        return attend_to_others(b, attention, [q, k, v], [queries, keys]);
-    }
-    Ok(b.push(attention, operands)?[0])
-}
-
-/// Attention of so many queries to so many keys, all of which are seen. Neighbouring queries stand side by side as heads of one token, as many
-/// tokens as there are keys, and each of these heads has a copy of its keys and values: no pair is computed that is not there, but for what fills up
-/// the last token.
-fn attend_to_others(
-    b: &mut Builder,
-    attention: Attention,
-    [q, k, v]: [Value; 3],
-    [queries, keys]: [u64; 2],
-) -> TypeResult {
-    if attention.causal || attention.alibi {
-        let what = "tokens of other places do not come before each other".into();
-        return Err(TypeError {
-            op: "attention",
-            what,
-        });
-    }
-    let side_by_side = queries.div_ceil(keys);
-    let all = side_by_side * keys;
-    let shape = |tokens: u64, columns: u64| {
-        Reshape::of(vec![Dim::Batch, Dim::Fixed(tokens), Dim::Fixed(columns)])
+    let differ = match operands {
+        [q, k, ..] => b.ty(*q).tokens() != b.ty(*k).tokens(),
+        _ => false,
     };
-    let columns = b.ty(q).cols();
-    let q = put_tokens(b, q, (0, all))?;
-    let q = b.push1(shape(keys, side_by_side * columns), &[q])?;
-    let copies = |x: Value| vec![x; side_by_side as usize];
-    let k = b.push1(Concat, &copies(k))?;
-    let v = b.push1(Concat, &copies(v))?;
-    let wider = Attention {
-        heads: attention.heads * side_by_side,
-        kv_heads: attention.kv_heads * side_by_side,
+    let attention = Attention {
+        others: attention.others || differ,
         ..attention
     };
-    let o = b.push(wider, &[q, k, v])?[0];
-    let columns = b.ty(o).cols() / side_by_side;
-    let o = b.push1(shape(all, columns), &[o])?;
-    take_tokens(b, o, (0, queries))
+    Ok(b.push(attention, operands)?[0])
 }
 
 /// So many tokens of a state of a grid, from one on: `[B, tokens, C] → [B, count, C]`.

@@ -68,11 +68,15 @@ impl TensorType {
     pub fn state(width: u64) -> TensorType {
         TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(width)])
     }
-    /// Whether it has rows of columns for each token: [B, tokens, width], the tokens S or, of a grid, so many.
+    /// Whether it has rows of columns for each token: [B, tokens, width], the tokens S, of a source T, or, of a grid, so many.
     pub fn is_state(&self) -> bool {
         matches!(
             self.shape[..],
-            [Dim::Batch, Dim::Seq | Dim::Fixed(_), Dim::Fixed(_)]
+            [
+                Dim::Batch,
+                Dim::Seq | Dim::Source | Dim::Fixed(_),
+                Dim::Fixed(_)
+            ]
         )
     }
     /// The tokens of a state.
@@ -136,7 +140,9 @@ impl TensorType {
             _ if self.shape.contains(&Dim::Fixed(0)) => {
                 Err(format!("{self} has an empty dimension"))
             }
-            Some(Dim::Batch | Dim::Seq) => Err(format!("{self}: the last dimension must be fixed")),
+            Some(Dim::Batch | Dim::Seq | Dim::Source) => {
+                Err(format!("{self}: the last dimension must be fixed"))
+            }
             _ if Size::of(&self.shape).is_none() => Err(format!("{self} has too many elements")),
             _ => Ok(()),
         }

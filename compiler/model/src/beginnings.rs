@@ -157,14 +157,15 @@ impl EmbedSpec {
 }
 
 impl Beginning {
-    /// What the graphs are given. Of what a first convolution reads there is as much in every run.
+    /// What the graphs are given. Of what a first convolution reads there is as much in every run; the source has a length of its own.
     pub fn value(&self) -> ops::Input {
         let mut value = self.input.value();
-        if self.is_fixed() {
-            let context = self.input.context();
-            let shape = std::sync::Arc::make_mut(&mut value.ty.shape);
-            shape[1] = Dim::Fixed(context);
-        }
+        let tokens = match (self.is_fixed(), self.label.is_empty()) {
+            (true, _) => Dim::Fixed(self.input.context()),
+            (false, true) => Dim::Seq,
+            (false, false) => Dim::Source,
+        };
+        std::sync::Arc::make_mut(&mut value.ty.shape)[1] = tokens;
         match self.label.is_empty() {
             true => value,
             false => ops::Input {
@@ -482,7 +483,7 @@ fn order(model: &Model, embeds: &[Line], evolves: usize, sink: &mut Vec<Diagnost
     (sink.len() == before).then_some(())
 }
 
-/// Both sequences are of the same kinds of tokens, as wide and as long.
+/// Both sequences are of the same kinds of tokens, and as wide.
 fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Option<()> {
     let before = sink.len();
     let last = made.last()?;
@@ -499,22 +500,15 @@ fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
     }
     for b in &made[..made.len() - 1] {
         let own = b.sizes();
-        let differ = [
-            ("vocab", own.vocab, sizes.vocab),
-            ("context", Some(own.context), Some(sizes.context)),
-        ];
-        for (word, here, there) in differ {
-            if let (Some(here), Some(there)) = (here, there)
-                && here != there
-            {
-                let message = format!("the two sequences differ in `{word}`");
-                let d = incompatible(place(last), &message);
-                sink.push(
-                    d.label(format!("{there} here"))
-                        .also(place(b), format!("{here} here"))
-                        .help("both are made of the same kinds of tokens, and rows of a batch are as long as the longer of them"),
-                );
-            }
+        if let (Some(here), Some(there)) = (own.vocab, sizes.vocab)
+            && here != there
+        {
+            let d = incompatible(place(last), "the two sequences differ in `vocab`");
+            sink.push(
+                d.label(format!("{there} here"))
+                    .also(place(b), format!("{here} here"))
+                    .help("both are made of the same kinds of tokens, by one tokenizer"),
+            );
         }
         if own.width != sizes.width {
             let message = "the two states differ in width";

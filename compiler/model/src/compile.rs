@@ -423,6 +423,7 @@ fn assemble(
         config: manifest::Model {
             vocab: spec.output.kind.columns(spec.sizes),
             context: spec.begin.context(),
+            source: spec.source_context(),
             width: spec.sizes.width,
             also: {
                 let columns =
@@ -438,7 +439,7 @@ fn assemble(
             .collect(),
         batch: train.as_ref().map_or(1, |t| match t.tokens_at_once() {
             None => t.batch / t.accumulate,
-            Some(tokens) => (tokens / spec.begin.context().max(1)).max(1),
+            Some(tokens) => (tokens / spec.longest_row().max(1)).max(1),
         }),
         train,
         named: named.unwrap_or_default(),

@@ -174,27 +174,34 @@ impl<'s> GraphBuilder<'s> {
         b: &mut Builder,
         rows: Value,
     ) -> Result<Value, TypeError> {
-        if self.sequence < self.spec.sources.len() {
-            return self.over_tokens(b, rows);
-        }
         let last = self.spec.sizes.tokens();
-        if self.sizes.tokens() == last {
+        if b.ty(rows).tokens() == last {
             return Ok(rows);
         }
-        let mean = nn::mean_rows(b, rows)?;
+        let mean = match self.mean_of_tokens(b, rows)? {
+            Some(mean) => mean,
+            None => nn::mean_rows(b, rows)?,
+        };
         let to = TensorType::real([Dim::Batch, last, Dim::Fixed(1)]);
         b.push1(Broadcast { to }, &[mean])
     }
 
     /// A number for each token, or, where rows are filled up, its mean over the tokens at hand in the place of each.
     pub(super) fn over_tokens(&mut self, b: &mut Builder, rows: Value) -> Result<Value, TypeError> {
-        let Some(padding) = self.padding.get(&self.sequence) else {
+        let Some(mean) = self.mean_of_tokens(b, rows)? else {
             return Ok(rows);
+        };
+        let to = b.ty(rows).clone();
+        b.push1(Broadcast { to }, &[mean])
+    }
+
+    /// The mean of a number for each token, without what fills up rows; `None` where nothing does.
+    fn mean_of_tokens(&self, b: &mut Builder, rows: Value) -> Result<Option<Value>, TypeError> {
+        let Some(padding) = self.padding.get(&self.sequence) else {
+            return Ok(None);
         };
         let by = Exact::one();
         let weights = b.push1(Shift { by }, &[*padding])?;
-        let mean = nn::weighted_mean(b, rows, weights)?;
-        let to = b.ty(rows).clone();
-        b.push1(Broadcast { to }, &[mean])
+        nn::weighted_mean(b, rows, weights).map(Some)
     }
 }

@@ -48,8 +48,9 @@ impl GraphBuilder<'_> {
             }
             (rows, padding) => rows.or(padding.copied()),
         };
-        // Distances are those of all tokens, and keys of another sequence are left out beside queries that are not.
-        let partial = sequence == self.sequence && attention.window.is_none() && !attention.alibi;
+        // Distances are those of all tokens.
+        let partial = attention.window.is_none() && !attention.alibi;
+        let others = sequence != self.sequence;
         let (attention, operands) = match left_out {
             Some(rows) if partial => {
                 let attention = Attention {
@@ -62,10 +63,14 @@ impl GraphBuilder<'_> {
             None => (attention, operands.to_vec()),
         };
         match self.kv {
-            KvMode::Prefill => nn::attend(b, attention, &operands),
-            KvMode::Several if sequence != self.sequence => {
-                self.attend_to_source(b, attention, &operands)
+            KvMode::Prefill => {
+                let attention = Attention {
+                    others,
+                    ..attention
+                };
+                nn::attend(b, attention, &operands)
             }
+            KvMode::Several if others => self.attend_to_source(b, attention, &operands),
             KvMode::Cached | KvMode::Several => self.attend_to_kept(b, attention, &operands),
         }
     }
@@ -78,7 +83,8 @@ impl GraphBuilder<'_> {
         operands: &[Value],
     ) -> Result<Value, TypeError> {
         let mut operands = operands.to_vec();
-        for (n, what) in [(1, "k"), (2, "v")] {
+        let numbers = attention.partial.then(|| (operands.len() - 1, "numbers"));
+        for (n, what) in [(1, "k"), (2, "v")].into_iter().chain(numbers) {
             let cache = self.cache(b, operands[n], what, true)?;
             let made = b.push1(Append { each: false }, &[cache, operands[n]])?;
             self.of_source.push(made);
@@ -91,7 +97,7 @@ impl GraphBuilder<'_> {
         b.push1(op, &operands)
     }
 
-    /// Room for keys or values at the site at hand: those of each sequence, or of one.
+    /// Room for keys or values at the site at hand: those of each sequence, or of one source.
     fn cache(
         &mut self,
         b: &mut Builder,
@@ -102,7 +108,10 @@ impl GraphBuilder<'_> {
         let cache = Cache {
             elem: Elem::Real,
             path: self.kept_path(format!("{}.{what}", b.site)),
-            positions: self.spec.sizes.context,
+            positions: match one {
+                true => self.spec.source_context(),
+                false => self.spec.sizes.context,
+            },
             width: b.ty(x).cols(),
             one,
         };
@@ -239,8 +248,7 @@ impl GraphBuilder<'_> {
 }
 
 /// The operands of attention where each head's queries and keys have one more column, by which no query meets the key of a token that is left out:
-/// one that does not take the step, or what fills up a row. For attention in which tokens that take no part are queries as well, or distances
-/// between tokens count. `rows` is 0 or less than that. Kept keys keep it, so tokens of later runs know as well.
+/// one that does not take the step, or what fills up a row. For attention in which distances between tokens count. `rows` is 0 or less than that. Kept keys keep it, so tokens of later runs know as well.
 fn among(
     b: &mut Builder,
     attention: &Attention,

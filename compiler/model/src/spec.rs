@@ -92,6 +92,16 @@ impl Spec {
         of_pairs.then_some(self.sizes.vocab?.saturating_sub(1))
     }
 
+    /// The most tokens of the source that a run reads; 0, where there is none.
+    pub fn source_context(&self) -> u64 {
+        self.sources.first().map_or(0, Beginning::context)
+    }
+
+    /// The most tokens of a row of either.
+    pub fn longest_row(&self) -> u64 {
+        self.source_context().max(self.begin.context())
+    }
+
     /// What a data source is read for.
     pub fn ends(&self) -> Ends<'_> {
         Ends {

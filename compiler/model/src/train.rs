@@ -222,7 +222,10 @@ pub fn read(
             .iter()
             .flatten()
             .any(|d| matches!(d.form, Form::Pairs(_)));
-        let context = ends.map_or(0, |e| e.sizes.context);
+        let context = ends.map_or(0, |e| {
+            let source = e.source.map_or(0, |source| source.context());
+            e.sizes.context.max(source)
+        });
         if told.as_ref().is_some_and(Option::is_some) && !pairs {
             let d = incompatible(e.span, "`pairs` alone have batches of tokens");
             sink.push(

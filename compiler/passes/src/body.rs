@@ -145,8 +145,12 @@ impl<'a> Writer<'a> {
             _ if !by_position => Size::ONE,
             // Of a grid.
             Size {
-                batch: 1, seq: 0, ..
+                batch: 1,
+                seq: 0,
+                source: 0,
+                ..
             } => Size::fixed(rows.factor),
+            Size { source: 1, .. } => Size::SOURCE,
             _ => Size::SEQ,
         };
         vec![rows, seq]

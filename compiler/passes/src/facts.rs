@@ -219,7 +219,10 @@ fn domain(graph: &Graph, node: u32, reads: &[Read]) -> Domain {
     let pointwise = operands.filter(|(_, read)| **read == Read::Pointwise);
     let mut types: Vec<TensorType> = pointwise.map(|(t, _)| t).collect();
     types.push(graph.node(node).types[0].clone());
-    let by_extent = |s: &Size| (s.batch + s.seq, s.batch, s.seq, s.factor);
+    let by_extent = |s: &Size| {
+        let tokens = s.seq + s.source;
+        (s.batch + tokens, s.batch, tokens, s.factor)
+    };
     let rows = types
         .iter()
         .map(TensorType::rows)
@@ -249,7 +252,9 @@ pub fn pointwise_access(ty: &TensorType, domain: Domain) -> Option<Access> {
         RowMap::Zero
     } else if rows == domain.rows {
         RowMap::Row
-    } else if rows == Size::SEQ && domain.rows.seq == 1 {
+    } else if (rows == Size::SEQ && domain.rows.seq == 1)
+        || (rows == Size::SOURCE && domain.rows.source == 1)
+    {
         RowMap::Position
     } else {
         return None;

@@ -36,7 +36,7 @@ pub struct Model<'a> {
     pub precision: Precision,
     pub claims: Vec<Claim>,
     pub depths: Vec<StepCount>,
-    /// Largest batch and sequence that memory is planned for.
+    /// Largest batch, sequence and source that memory is planned for.
     pub maxima: Bindings,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Model<'a> {
             precision: built.precision(),
             claims: built.claims.clone(),
             depths: built.depths.clone(),
-            maxima: Bindings::new(built.batch, built.config.context),
+            maxima: Bindings::new(built.batch, built.config.context).beside(built.config.source),
         }
     }
 }

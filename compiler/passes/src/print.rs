@@ -18,10 +18,15 @@ use std::fmt::Write;
 pub fn program(m: &Manifest, memory: &[EntryMemory]) -> String {
     let mut out = String::new();
     let p = &m.program;
-    let (batch, seq) = m.maxima();
+    let at = m.program.maxima.longest();
+    let (batch, seq) = (at.batch, at.seq);
+    let beside = match at.source {
+        0 => String::new(),
+        n => format!(", T = {n}"),
+    };
     let _ = writeln!(
         out,
-        "program {}: {} kernels, {} parameters in {}, tables {}, planned for B = {batch}, S = {seq}",
+        "program {}: {} kernels, {} parameters in {}, tables {}, planned for B = {batch}, S = {seq}{beside}",
         m.name,
         p.kernels.len(),
         m.param_count(),

@@ -35,7 +35,8 @@ pub fn json(c: &Cost) -> Value {
         "capacities": c.capacities.iter().map(capacity).collect::<Vec<_>>(),
         "evolves": evolves, "evaluations": c.evaluations(), "depth": c.depth(),
         "embedding_parameters": c.parameters.embedding, "other_parameters": c.parameters.other,
-        "context": c.context, "of": c.unit.many(), "batch": c.batch,
+        "context": c.context, "source": (c.source > 0).then_some(c.source),
+        "of": c.unit.many(), "batch": c.batch,
         "flops_per_token": {
             "forward": per_token(c.forward), "backward": per_token(c.backward),
             "prefill": per_token(c.prefill),

@@ -26,10 +26,12 @@ use odec_program::{Bindings, DType, EntryId, Program};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// All numbers of a model. Operations are those of one sequence of `context` tokens, or of one image of as many patches.
+/// All numbers of a model. Operations are those of one sequence of `context` tokens, beside a source of `source` where there is one, or of one image of as many patches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     pub context: u64,
+    /// 0: no source.
+    pub source: u64,
     /// What stands at a position.
     pub unit: Unit,
     /// Sequences of a micro-batch, for which memory is planned.
@@ -180,7 +182,7 @@ fn counted(
         weights: None,
         copied: false,
     };
-    let sequence = Bindings::new(1, built.config.context);
+    let sequence = Bindings::new(1, built.config.context).beside(built.config.source);
     let evolves = &built.summary.evolves;
     let count = |g: &Graph, part: Part, even: bool| counted_of(built, g, part, even);
     let counted = |g: &Graph, part: Part| count(g, part, false);
@@ -250,6 +252,7 @@ fn counted(
     });
     Ok(Cost {
         context: built.config.context,
+        source: built.config.source,
         unit: built.unit,
         batch: built.batch,
         evolves: summary.evolves.clone(),
@@ -315,7 +318,7 @@ pub fn training(built: &Built) -> Result<Training, AssembleError> {
 
 /// Operations of a part of a gradient, of one sequence.
 fn counted_of(built: &Built, g: &Graph, part: Part, even: bool) -> Operations {
-    let sequence = Bindings::new(1, built.config.context);
+    let sequence = Bindings::new(1, built.config.context).beside(built.config.source);
     let evolves = &built.summary.evolves;
     let wanted = |s: &Site| Part::of(s) == part;
     operations::count_shares(g, sequence, wanted, |s| {

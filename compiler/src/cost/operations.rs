@@ -147,13 +147,18 @@ pub fn pairs(at: Bindings, a: &Attend) -> u64 {
 fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
     let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     let rows = |t: &TensorType| t.rows().at(at).unwrap_or(u64::MAX);
-    // Of a grid there are as many tokens whatever a run's sequences have.
+    // Of a grid there are as many tokens whatever a run's sequences have, and a source has a length of its own.
     let tokens = match ins.first().map(TensorType::tokens) {
-        Some(fixed @ Dim::Fixed(_)) => Bindings {
-            seq: fixed.at(at),
+        Some(of_its_own @ (Dim::Fixed(_) | Dim::Source)) => Bindings {
+            seq: of_its_own.at(at),
             ..at
         },
         _ => at,
+    };
+    // Pairs of queries and keys.
+    let seen = |a: &Attend| match a.others {
+        true => rows(&ins[0]).saturating_mul(ins[1].tokens().at(at)),
+        false => pairs_of(tokens, a, share),
     };
     let mut found = Operations::default();
     match node.op.kind(&ins) {
@@ -177,14 +182,10 @@ fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
             found.contractions = grouped(&node.op, [rows, of.n.saturating_mul(of.k)], at, share);
         }
         Kind::Attend(a) | Kind::AttendCached(a) => {
-            found.attention = a
-                .forward_products()
-                .saturating_mul(pairs_of(tokens, &a, share));
+            found.attention = a.forward_products().saturating_mul(seen(&a));
         }
         Kind::AttendBackward(a) => {
-            found.attention = a
-                .backward_products()
-                .saturating_mul(pairs_of(tokens, &a, share));
+            found.attention = a.backward_products().saturating_mul(seen(&a));
         }
         Kind::LinearAttend(a) => {
             found.recurrences = rows(&ins[0]).saturating_mul(a.products());

@@ -98,7 +98,15 @@ pub fn write(page: &mut Page, c: &Cost) {
     let (unit, context) = (c.unit.counted(), thousands(c.context));
     page.section(&match c.unit {
         Unit::Patch | Unit::Pixel => format!("FLOP per image of {context} {}", c.unit.many()),
-        Unit::Token | Unit::Vector => format!("FLOP per {unit}, context {context}"),
+        Unit::Token | Unit::Vector if c.source == 0 => {
+            format!("FLOP per {unit}, context {context}")
+        }
+        Unit::Token | Unit::Vector => {
+            format!(
+                "FLOP per target {unit}, context {context}, source {}",
+                thousands(c.source)
+            )
+        }
     });
     let most = if c.leaves_out() { "at most " } else { "" };
     let shown = |all, even: Option<_>| match even {
@@ -139,7 +147,12 @@ pub fn write(page: &mut Page, c: &Cost) {
         page.fact("decode", &shown);
     }
     let rows = count(c.batch as usize, c.unit.row());
-    page.section(&format!("Memory, {rows} of {context} {}", c.unit.many()));
+    let beside = match c.source {
+        0 => String::new(),
+        n => format!(", sources of {}", thousands(n)),
+    };
+    let of = c.unit.many();
+    page.section(&format!("Memory, {rows} of {context} {of}{beside}"));
     let mut table = Table::new(1);
     let training = format!("FLOP per {unit}, training");
     let heads = ["activations", "recomputed", &training];

@@ -110,6 +110,7 @@ pub fn plan_on(
         model: manifest::Model {
             vocab: 1,
             context: 1,
+            source: 0,
             width: WIDTH as u64,
             also: Default::default(),
         },

@@ -80,6 +80,7 @@ fn manifest() -> Manifest {
         model: manifest::Model {
             vocab: 5,
             context: AT.seq,
+            source: 0,
             width: WIDTH,
             also: Default::default(),
         },

@@ -55,6 +55,7 @@ fn launch(cols: u64, inputs: &[BufferId], outputs: &[BufferId], twice: bool) -> 
                 batch: 1,
                 seq: 1,
                 past: 0,
+                source: 0,
             },
             Size::ONE,
         ],
@@ -75,6 +76,7 @@ fn buffer(code: &mut LaunchList, cols: u64) -> BufferId {
             batch: 1,
             seq: 1,
             past: 0,
+            source: 0,
         },
         Placement::Arena,
     )
@@ -192,6 +194,7 @@ fn what_cannot_be_counted_or_held_is_an_error() {
             batch: 2,
             seq: 2,
             past: 0,
+            source: 0,
         },
         Placement::Arena,
     );

@@ -354,6 +354,7 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
         model: manifest::Model {
             vocab: VOCAB,
             context: AT.seq,
+            source: 0,
             width: WIDTH,
             also: Default::default(),
         },

@@ -115,6 +115,7 @@ impl Decoder {
             model: manifest::Model {
                 vocab: s.vocab,
                 context: s.maxima.seq,
+                source: 0,
                 width: s.width,
                 also: Default::default(),
             },

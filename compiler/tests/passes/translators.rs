@@ -34,7 +34,7 @@ fn model([encoder, decoder]: [&str; 2], cross: &str, train: &str) -> (Built, Str
          field halt = linear(1, bias) |> sigmoid\n\
          field dropped = rmsnorm |> swiglu(hidden: 10) |> dropout(25%)\n\
          field layer = increment(lie(att, ffn))\n\
-         model small {{\n  input source: tokens(vocab: 259, context: 12)\n  input tokens(vocab: 259, context: 12)\n  \
+         model small {{\n  input source: tokens(vocab: 259, context: 15)\n  input tokens(vocab: 259, context: 12)\n  \
          embed source: learned(width: 8), positions(sinusoidal)\n  evolve encoder: {encoder}\n  \
          embed tied(source), positions(learned)\n  evolve decoder: {decoder}\n  \
          output rmsnorm |> logits(tied)\n  init normal(std: 0.4) }}\n\
@@ -43,6 +43,9 @@ fn model([encoder, decoder]: [&str; 2], cross: &str, train: &str) -> (Built, Str
     );
     (source::built(&text), text)
 }
+
+const CAPPED: &str =
+    "rmsnorm |> attend(linear, encoder |> linear, encoder |> linear, heads: 2, softcap: 5, sinks)";
 
 const PLAIN: [&str; 2] = [
     "lie(att, ffn) for 2 steps",
@@ -56,16 +59,27 @@ fn manifest((built, text): &(Built, String), options: Options) -> Manifest {
 /// Sources, what stands before each target, and targets.
 type Rows = [Vec<i32>; 3];
 
-/// One pair, its rows filled up to this width.
-fn pair(lengths: [usize; 2], seed: i32, width: usize) -> Rows {
+/// Columns of sources and of targets.
+type Widths = [usize; 2];
+
+/// So many rows of these widths.
+fn at(batch: usize, [beside, width]: Widths) -> Bindings {
+    Bindings::new(batch as u64, width as u64).beside(beside as u64)
+}
+
+/// One pair, its rows filled up to these widths.
+fn pair(lengths: [usize; 2], seed: i32, [beside, width]: Widths) -> Rows {
     let text = |n: usize, seed: i32| (0..n as i32).map(move |i| (i * i * 7 + i * 3 + seed) % 200);
     let [source, target] = lengths;
-    let rows: [Vec<i32>; 3] = [
-        text(source, seed).chain([END]).collect(),
-        [BEGIN].into_iter().chain(text(target, seed + 50)).collect(),
-        text(target, seed + 50).chain([END]).collect(),
+    let rows: [(Vec<i32>, usize); 3] = [
+        (text(source, seed).chain([END]).collect(), beside),
+        (
+            [BEGIN].into_iter().chain(text(target, seed + 50)).collect(),
+            width,
+        ),
+        (text(target, seed + 50).chain([END]).collect(), width),
     ];
-    rows.map(|mut row| {
+    rows.map(|(mut row, width)| {
         assert!(row.len() <= width);
         row.resize(width, PADDING);
         row
@@ -76,12 +90,10 @@ fn batch(pairs: &[Rows]) -> Rows {
     [0, 1, 2].map(|i| pairs.iter().flat_map(|p| p[i].clone()).collect())
 }
 
-/// Two pairs of different lengths; one fills its row.
-fn two(width: usize) -> Rows {
-    batch(&[
-        pair([2, width - 1], 1, width),
-        pair([width - 2, 1], 9, width),
-    ])
+/// Two pairs of different lengths; each fills one of its rows.
+fn two(widths: Widths) -> Rows {
+    let [beside, width] = widths.map(|n| n - 1);
+    batch(&[pair([2, width], 1, widths), pair([beside, 1], 9, widths)])
 }
 
 const NAMES: [&str; 3] = [names::SOURCE, names::TOKENS, names::TARGETS];
@@ -94,8 +106,14 @@ fn feeds(e: &Executor, at: Bindings, rows: &Rows) -> BTreeMap<String, Tensor> {
     });
     let inputs = NAMES.iter().zip(rows).map(|(name, row)| {
         let data = row.iter().map(|x| f64::from(*x)).collect();
-        let shape = vec![at.batch, at.seq, 1];
-        (name.to_string(), Tensor::new(shape, data))
+        let width = match *name == names::SOURCE {
+            true => at.source,
+            false => at.seq,
+        };
+        (
+            name.to_string(),
+            Tensor::new(vec![at.batch, width, 1], data),
+        )
     });
     let key = Tensor::new(vec![1], vec![KEY.into()]);
     params
@@ -114,8 +132,8 @@ fn started(manifest: &Manifest) -> Executor {
 }
 
 /// Results of the gradient's graph in f64.
-fn gradient(built: &Built, e: &Executor, rows: &Rows, batch: u64) -> BTreeMap<String, Tensor> {
-    let at = Bindings::new(batch, rows[0].len() as u64 / batch);
+fn gradient(built: &Built, e: &Executor, rows: &Rows, batch: usize) -> BTreeMap<String, Tensor> {
+    let at = at(batch, [0, 1].map(|i| rows[i].len() / batch));
     interp::run(&built.grad, &feeds(e, at, rows), at).unwrap()
 }
 
@@ -127,9 +145,10 @@ fn same(what: &str, a: &[f64], b: &[f64]) {
     }
 }
 
-const FLOWS: [([&str; 2], &str); 4] = [
+const FLOWS: [([&str; 2], &str); 5] = [
     (PLAIN, CROSS),
     (PLAIN, ATTEND),
+    (PLAIN, CAPPED),
     (
         [
             "pcformer(layer, m: 2) for 3 steps",
@@ -159,13 +178,15 @@ fn what_fills_up_rows_changes_nothing() {
     for (flows, cross, loss) in all.concat().into_iter().chain([halting]) {
         let model = model(flows, cross, loss);
         let e = started(&manifest(&model, options()));
-        let alone = |width| gradient(&model.0, &e, &pair([5, 3], 4, width), 1);
-        let (want, wide) = (alone(6), alone(11));
-        for (name, tensor) in &want {
-            same(name, &wide[name].data, &tensor.data);
+        let alone = |widths| gradient(&model.0, &e, &pair([5, 3], 4, widths), 1);
+        let want = alone([6, 4]);
+        for wide in [[6, 11], [13, 4], [9, 12]].map(alone) {
+            for (name, tensor) in &want {
+                same(name, &wide[name].data, &tensor.data);
+            }
         }
         let of = |rows: &Rows, batch| gradient(&model.0, &e, rows, batch)["loss"].data[0];
-        let (a, b) = (pair([5, 3], 4, 9), pair([2, 8], 6, 9));
+        let (a, b) = (pair([5, 3], 4, [7, 9]), pair([2, 8], 6, [7, 9]));
         let mean = (4.0 * of(&a, 1) + 9.0 * of(&b, 1)) / 13.0;
         if loss.is_empty() {
             same("the mean", &[of(&batch(&[a, b]), 2)], &[mean]);
@@ -179,7 +200,7 @@ fn gradients_are_differences() {
     for (flows, cross) in FLOWS {
         let model = model(flows, cross, "loss cross_entropy + 1/4*kinetic");
         let e = started(&manifest(&model, options()));
-        let (rows, at) = (two(6), Bindings::new(2, 6));
+        let (rows, at) = (two([7, 5]), at(2, [7, 5]));
         let mut feeds = feeds(&e, at, &rows);
         let grads = interp::run(&model.0.grad, &feeds, at).unwrap();
         let mut largest = BTreeMap::new();
@@ -229,15 +250,16 @@ fn programs_agree_with_the_interpreter() {
         (PLAIN, CROSS, "", 1e-4),
         (PLAIN, ATTEND, "memory revolve(slots: 1)", 1e-4),
         (PLAIN, CROSS, "precision bf16", 0.1),
-        (FLOWS[2].0, CROSS, "loss smooth(1/10) + 1/4*kinetic", 1e-4),
+        (PLAIN, CAPPED, "", 1e-4),
+        (FLOWS[3].0, CROSS, "loss smooth(1/10) + 1/4*kinetic", 1e-4),
         (dropped, CROSS, "", 1e-4),
         (PLAIN, CROSS, "from \"run\";  tune lora(rank: 2)", 1e-4),
     ] {
         let model = model(flows, cross, train);
         let manifest = manifest(&model, options());
         let mut e = started(&manifest);
-        for width in [6, 9] {
-            let (at, rows) = (Bindings::new(2, width as u64), two(width));
+        for widths in [[6, 6], [15, 3], [4, 9]] {
+            let (at, rows) = (at(2, widths), two(widths));
             let feeds = feeds(&e, at, &rows);
             let got = run(&mut e, at, &rows);
             let forward = interp::run(&model.0.forward, &feeds, at).unwrap();
@@ -279,39 +301,34 @@ fn batches_of_tokens_run_at_any_shape() {
         Maxima {
             batch: 12,
             seq: 12,
+            source: 15,
             tokens: Some(24)
         }
     );
-    assert_eq!(forward, Maxima::new(2, 12));
+    assert_eq!(forward, Maxima::new(1, 12).beside(15));
     let arena = |m: &Manifest| m.program.entries[&EntryId::Grad].arena_bytes;
     let (long, all) = (arena(&planned("batch 2;")), arena(&planned("batch 12;")));
     let most = arena(&by_tokens);
     assert!(
-        (long..long + long / 8).contains(&most) && 4 * most < all,
+        (long * 3 / 4..long + long / 8).contains(&most) && 4 * most < all,
         "{long}, {most}, {all}"
     );
 
-    let pairs = |rows: usize, width: usize| {
-        let of = |n: usize| {
-            pair(
-                [1 + n % (width - 1), 1 + n * 3 % (width - 1)],
-                n as i32,
-                width,
-            )
-        };
+    let pairs = |rows: usize, widths: Widths| {
+        let [beside, width] = widths.map(|n| n - 1);
+        let of = |n: usize| pair([1 + n % beside, 1 + n * 3 % width], n as i32, widths);
         batch(&(0..rows).map(of).collect::<Vec<_>>())
     };
-    let grads = |m: &Manifest, rows: usize, width: usize| {
+    let grads = |m: &Manifest, rows: usize, widths: Widths| {
         let mut e = started(m);
         e.set_poison(true);
-        let [source, tokens, targets] = pairs(rows, width);
+        let [source, tokens, targets] = pairs(rows, widths);
         let io = [
             (names::SOURCE, Value::I32(&source)),
             (names::TOKENS, Value::I32(&tokens)),
             (names::TARGETS, Value::I32(&targets)),
         ];
-        let at = Bindings::new(rows as u64, width as u64);
-        let found = e.run("grad", at, &io, &[]).map(drop);
+        let found = e.run("grad", at(rows, widths), &io, &[]).map(drop);
         found.map(|()| {
             e.state(State::Grads)
                 .f32()
@@ -321,17 +338,30 @@ fn batches_of_tokens_run_at_any_shape() {
         })
     };
     let wide = planned("batch 12;");
-    for (rows, width) in [(2, 12), (3, 8), (4, 6), (12, 2), (1, 12), (5, 4)] {
-        let got = grads(&by_tokens, rows, width).unwrap();
+    for (rows, widths) in [
+        (2, [12, 12]),
+        (3, [8, 3]),
+        (4, [2, 6]),
+        (12, [2, 2]),
+        (1, [15, 12]),
+        (5, [4, 4]),
+    ] {
+        let got = grads(&by_tokens, rows, widths).unwrap();
         assert!(
-            got == grads(&wide, rows, width).unwrap(),
-            "{rows} × {width}"
+            got == grads(&wide, rows, widths).unwrap(),
+            "{rows} × {widths:?}"
         );
     }
-    for (rows, width) in [(3, 9), (13, 2), (12, 3)] {
-        let said = grads(&by_tokens, rows, width).unwrap_err().to_string();
+    for (rows, widths) in [
+        (3, [2, 9]),
+        (2, [13, 2]),
+        (13, [2, 2]),
+        (12, [3, 2]),
+        (1, [16, 2]),
+    ] {
+        let said = grads(&by_tokens, rows, widths).unwrap_err().to_string();
         assert!(
-            said.contains("1..=12 × 1..=12, at most 24 together"),
+            said.contains("1..=12 × 1..=12 beside 1..=15, at most 24 together"),
             "{said}"
         );
     }
@@ -348,7 +378,7 @@ fn programs_give_the_same_bits() {
     let bits = |train: &str, options| {
         let model = model(PLAIN, CROSS, train);
         let mut e = started(&manifest(&model, options));
-        let all = run(&mut e, Bindings::new(2, 6), &two(6));
+        let all = run(&mut e, at(2, [9, 6]), &two([9, 6]));
         all.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
     };
     let whole = bits("", options());
@@ -410,8 +440,9 @@ fn translations_with_kept_keys_are_those_computed_anew() {
     let decay = "rmsnorm |> linear_attention(heads: 2)";
     let others = [
         model(PLAIN, ATTEND, ""),
+        model(PLAIN, CAPPED, ""),
         model(PLAIN, carries, ""),
-        model(FLOWS[2].0, CROSS, ""),
+        model(FLOWS[3].0, CROSS, ""),
         model(PLAIN, &format!("{CROSS} |> {decay}"), ""),
         model(PLAIN, CROSS, "precision f64"),
     ];

@@ -22,7 +22,8 @@ use std::ops::Range;
 /// Fused scaled-dot-product attention over [batch, seq, heads · head] tensors (keys: kv_heads · head; values: kv_heads · value; results:
 /// heads · value); no seq × seq matrix exists in memory.
 ///
-/// dims: `[batch, seq]`.
+/// dims: `[batch, seq]`, and `keys` behind them where keys and values are of other tokens ([`Attend::others`]): as many of each sequence, all of which every
+/// query sees.
 /// Forward: operands q, k, v, o, lse, and sinks if there are; `lse` is [batch, seq, heads], the natural log of the sum of
 /// exponentials of scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
 /// (index = (b · heads + h) · blocks + block).
@@ -37,7 +38,8 @@ use std::ops::Range;
 /// nothing: dims `[seq, past, sequences]`.
 /// Partial: a last operand has a number for each token of the sequence, those that are kept included. A token takes part if its number is 0 or more: the
 /// others are no keys, and results of their queries and gradients of their rows are 0. Blocks, pairs, and what causal queries see, are counted in the tokens that take part,
-/// as if there were no others.
+/// as if there were no others. Where keys are of other tokens, and where queries see all keys that are kept, the numbers are those of the keys, and all queries
+/// take part: one that sees no key at all gives 0.
 /// Elements of q, k, v (and of d_o, and o, where the backward kernel reads them) are `inputs`, those of o bf16 where it `rounds`, all others `dtype`, as is
 /// arithmetic.
 /// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
@@ -78,6 +80,9 @@ pub struct Attend {
     /// Whether some tokens take no part. No distance between tokens counts then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
+    /// Whether keys and values are of other tokens than queries, as many as a third dim says. No order of tokens counts then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub others: bool,
 }
 
 /// By bits, of all but what seldom tells two kernels of a model apart.
@@ -91,6 +96,7 @@ impl Hash for Attend {
             self.head,
             self.window,
             self.partial,
+            self.others,
         )
             .hash(state);
         self.scale.to_bits().hash(state);
@@ -161,6 +167,30 @@ impl Attend {
         heads * self.columns(operand)
     }
 
+    /// The dims of the tokens of sequences that an operand of the kernels of whole sequences has rows for.
+    pub(super) fn tokens(&self, operand: u64) -> Dims {
+        match self.others && Attend::is_of_keys(operand) {
+            true => &[0, 2],
+            false => &[0, 1],
+        }
+    }
+
+    /// Sequences, queries of each and keys of each, in the kernels of whole sequences.
+    pub fn lengths(&self, dims: &[u64]) -> [u64; 3] {
+        let keys = if self.others { 2 } else { 1 };
+        [dims[0], dims[1], dims[keys]]
+    }
+
+    /// Whether a query may see no key at all: where keys alone may take no part.
+    pub fn may_see_nothing(&self) -> bool {
+        self.partial && (self.others || (!self.causal && self.room.is_some()))
+    }
+
+    /// Operand number `n` of the kernels of whole sequences, which has a row for each token.
+    pub(super) fn of_tokens(&self, n: u64, mode: Mode) -> OperandAccess {
+        self.rows(n, mode, self.tokens(n))
+    }
+
     /// Operand number `n` of the kernels, which has a row for each token.
     pub(super) fn rows(&self, n: u64, mode: Mode, dims: Dims) -> OperandAccess {
         let names = ["q", "k", "v", "o", "lse", "d_o", "d_q", "d_k", "d_v"];
@@ -187,7 +217,8 @@ impl Attend {
         let (each, dims): (u64, &'static [usize]) = (1, &[0, 1]);
         let extent = match self.room {
             None => Count::Sum { dims, each },
-            Some(room) => Count::Kept { room, each },
+            Some(room) if self.causal => Count::Kept { room, each },
+            Some(room) => Count::rows(&[2], room),
         };
         self.operand("numbers", Mode::Read, extent)
     }
@@ -253,20 +284,33 @@ impl Attend {
         if self.rounds {
             operands[O as usize].dtype = DType::Bf16;
         }
+        let mut dims = vec![Dimension::any("batch"), Dimension::any("seq")];
+        dims.extend(self.others.then(|| Dimension::any("keys")));
+        let scratch = self.list_scratch(self.forward_scratch(), self.of_keys(2));
         Signature {
             dtype: self.dtype,
             operands,
-            dims: vec![Dimension::any("batch"), Dimension::any("seq")],
+            dims,
             coeffs: 0,
-            scratch: self.list_scratch(
-                self.forward_scratch(),
-                Count::Blocks {
-                    dim: 1,
-                    block: Self::BLOCK,
-                    each: 2,
-                },
-            ),
-            work: self.work(self.forward_products(), [Some(0), None], 1),
+            scratch,
+            work: self.work_of_whole(self.forward_products()),
+        }
+    }
+
+    /// `each` for every key of a sequence, rounded up to blocks, in the kernels of whole sequences.
+    pub(super) fn of_keys(&self, each: u64) -> Count {
+        Count::Blocks {
+            dim: if self.others { 2 } else { 1 },
+            block: Self::BLOCK,
+            each,
+        }
+    }
+
+    /// `each` multiply-adds for each pair of whole sequences.
+    pub(super) fn work_of_whole(&self, each: u64) -> Work {
+        match self.others {
+            true => Work::attention(Count::rows(&[0, 1, 2], each)),
+            false => self.work(each, [Some(0), None], 1),
         }
     }
 
@@ -322,6 +366,9 @@ impl Attend {
         if self.partial && (self.window.is_some() || self.scores.alibi) {
             return Err("distances count where some tokens take no part".into());
         }
+        if self.others && (self.causal || self.scores.alibi || self.room.is_some()) {
+            return Err("keys of other tokens have no order among its own".into());
+        }
         match self.window {
             Some(0) => return Err("its window is empty".into()),
             Some(_) if !self.causal => return Err("its window looks ahead".into()),
@@ -364,7 +411,10 @@ impl Attend {
         };
         let rounds = if self.rounds { ", o in bf16" } else { "" };
         let some = if self.partial { ", of some tokens" } else { "" };
-        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}{pairs}{rounds}{some}")
+        let others = if self.others { ", keys of others" } else { "" };
+        format!(
+            "{heads} heads × {head}, {mask}{others}, scale {scale}{scores}{pairs}{rounds}{some}"
+        )
     }
 
     /// Shared and own keys, masks of each kind, in every type; then values of other widths and other scores; then pairs.
@@ -385,6 +435,7 @@ impl Attend {
                 scores: Scores::default(),
                 order: Order::Chain,
                 partial: false,
+                others: false,
             };
             Sample::new(spec, dims, &[])
         };
@@ -412,6 +463,20 @@ impl Attend {
         all.extend([values, scores, pairs, some, both]);
         all
     }
+
+    /// Keys of other tokens, all or some of them, one by one and in pairs.
+    pub(super) fn samples_of_others(dims: &[u64], sinks: bool) -> Vec<Sample<Attend>> {
+        let mut all = vec![];
+        for mut sample in Attend::samples_at(dims, sinks) {
+            if sample.spec.scores.alibi {
+                continue;
+            }
+            (sample.spec.causal, sample.spec.window) = (false, None);
+            sample.spec.others = true;
+            all.push(sample);
+        }
+        all
+    }
 }
 
 /// Numbers of dims.
@@ -434,16 +499,14 @@ impl Kind for AttendKind {
 
     fn signature(a: &Attend) -> Signature {
         let operands = vec![
-            a.rows(0, Mode::Read, &[0, 1]),
-            a.rows(1, Mode::Read, &[0, 1]),
-            a.rows(2, Mode::Read, &[0, 1]),
-            a.rows(3, Mode::Write, &[0, 1]),
+            a.of_tokens(0, Mode::Read),
+            a.of_tokens(1, Mode::Read),
+            a.of_tokens(2, Mode::Read),
+            a.of_tokens(3, Mode::Write),
             a.statistic("lse", Mode::Write, &[0, 1]),
         ];
-        let behind = a
-            .sinks()
-            .into_iter()
-            .chain(a.numbers(Count::rows(&[0, 1], 1)));
+        let numbers = a.numbers(Count::rows(a.tokens(K.into()), 1));
+        let behind = a.sinks().into_iter().chain(numbers);
         a.signature(operands.into_iter().chain(behind).collect(), 3)
     }
 
@@ -456,7 +519,7 @@ impl Kind for AttendKind {
     }
 
     fn run<T: Real>(a: &Attend, m: &mut (impl Memory<T> + Indices), at: Launch) {
-        eval_attend::<T>(a, m, [at.dims[0], at.dims[1]]);
+        eval_attend::<T>(a, m, at.dims);
     }
 
     fn samples() -> Vec<Sample<Attend>> {
@@ -468,6 +531,7 @@ impl Kind for AttendKind {
         let mut rounding = all[1].clone();
         rounding.spec.rounds = true;
         all.extend([full, some, rounding]);
+        all.extend(Attend::samples_of_others(&[2, 5, 3], true));
         all
     }
 }
@@ -543,6 +607,14 @@ impl<M> Head<'_, M> {
         (0..rows).filter(takes).collect()
     }
 
+    /// Those rows of queries that take part, where these are the keys that do: the same tokens, or all of others.
+    pub(super) fn queries(&self, part: &[u64]) -> Vec<u64> {
+        match self.kernel.others {
+            true => (0..self.seq).collect(),
+            false => part.to_vec(),
+        }
+    }
+
     /// Writes zeros to those rows of queries, or of keys, that are not among these.
     pub(super) fn clear<T: Real>(&mut self, operand: u32, part: &[u64])
     where
@@ -592,7 +664,7 @@ impl<M> Head<'_, M> {
 pub(super) fn each_head<M>(
     kernel: &Attend,
     memory: &mut M,
-    (batch, seq, keys): (u64, u64, u64),
+    [batch, seq, keys]: [u64; 3],
     mut f: impl FnMut(Head<M>),
 ) {
     for batch in 0..batch {
@@ -708,6 +780,10 @@ impl<'a, T: Real> Query<'a, T> {
                 products::add(order, &mut o, &terms);
             }
         }
+        if self.kernel.may_see_nothing() {
+            // The largest weight is 1, so the sum of some is no less.
+            sum = op(BinaryOp::Max, sum, T::of(1.0));
+        }
         let inverse = op(BinaryOp::Div, T::of(1.0), sum);
         o.iter_mut()
             .for_each(|x| *x = products::result(order, op(BinaryOp::Mul, *x, inverse)));
@@ -716,24 +792,27 @@ impl<'a, T: Real> Query<'a, T> {
     }
 }
 
-/// Runs a whole launch of the forward kernel. `dims` are `[batch, seq]`.
-pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
+/// Runs a whole launch of the forward kernel. `dims` are `[batch, seq]`, and `keys` where these are others.
+pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: &[u64]) {
     let mut query = Query::<T>::new(kernel);
-    let [batch, seq] = dims;
+    let lengths = kernel.lengths(dims);
+    let [_, seq, keys] = lengths;
     let numbers = SINKS + u32::from(kernel.scores.sinks);
-    each_head(kernel, memory, (batch, seq, seq), |mut head| {
-        let part = head.part::<T>(seq, numbers);
-        let [q, k, v] = [Q, K, V].map(|operand| head.rows::<T>(operand, &part));
+    each_head(kernel, memory, lengths, |mut head| {
+        let part = head.part::<T>(keys, numbers);
+        let own = head.queries(&part);
+        let q = head.rows::<T>(Q, &own);
+        let [k, v] = [K, V].map(|operand| head.rows::<T>(operand, &part));
         let of = (head.number, head.sink::<T>(SINKS));
-        for (i, row) in part.iter().enumerate() {
+        for (i, row) in own.iter().enumerate() {
             let seen = head.keys(i as u64, part.len());
             let (o, lse) = query.attend(of, i as u64, &q[i], &k, &v, seen);
             head.write(O, *row, &o);
             let at = head.statistic(*row);
             head.memory.store(LSE, at, lse);
         }
-        head.clear::<T>(O, &part);
-        for row in (0..seq).filter(|r| !part.contains(r)) {
+        head.clear::<T>(O, &own);
+        for row in (0..seq).filter(|r| !own.contains(r)) {
             let at = head.statistic(row);
             head.memory.store(LSE, at, T::ZERO);
         }

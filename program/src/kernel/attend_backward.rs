@@ -43,45 +43,35 @@ impl Kind for AttendBackwardKind {
     fn signature(a: &Attend) -> Signature {
         let d_o = OperandAccess {
             dtype: a.inputs,
-            ..a.rows(5, Mode::Read, &[0, 1])
+            ..a.of_tokens(5, Mode::Read)
         };
         let fourth = match a.reads_delta() {
             true => a.statistic("delta", Mode::Read, &[0, 1]),
-            false => a.rows(3, Mode::Read, &[0, 1]),
+            false => a.of_tokens(3, Mode::Read),
         };
         let operands = vec![
-            a.rows(0, Mode::Read, &[0, 1]),
-            a.rows(1, Mode::Read, &[0, 1]),
-            a.rows(2, Mode::Read, &[0, 1]),
+            a.of_tokens(0, Mode::Read),
+            a.of_tokens(1, Mode::Read),
+            a.of_tokens(2, Mode::Read),
             fourth,
             a.statistic("lse", Mode::Read, &[0, 1]),
             d_o,
-            a.rows(6, Mode::Write, &[0, 1]),
-            a.rows(7, Mode::Write, &[0, 1]),
-            a.rows(8, Mode::Write, &[0, 1]),
+            a.of_tokens(6, Mode::Write),
+            a.of_tokens(7, Mode::Write),
+            a.of_tokens(8, Mode::Write),
         ];
-        let numbers = a.numbers(Count::rows(&[0, 1], 1));
+        let numbers = a.numbers(Count::rows(a.tokens(K.into()), 1));
         let operands = operands.into_iter().chain(numbers).collect();
         let (block, d, v) = (Attend::BLOCK, a.padded_head(), a.padded_value());
         // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta. In pairs, all blocks but k and d_q take half of that, which leaves
         // more than the half block that holds the gradient once more.
         let fixed = block * (4 * d + 3 * v) + 2 * block * block + 2 * block + 64;
+        let mut scratch = a.list_scratch(fixed, a.of_keys(2));
         // d_k and d_v of the sequence
-        let of_sequence = Count::Blocks {
-            dim: 1,
-            block,
-            each: d + v,
-        };
-        let numbers = Count::Blocks {
-            dim: 1,
-            block,
-            each: 2,
-        };
-        let mut scratch = a.list_scratch(fixed, numbers);
-        scratch.push(of_sequence);
+        scratch.push(a.of_keys(d + v));
         Signature {
             scratch,
-            work: a.work(a.backward_products(), [Some(0), None], 1),
+            work: a.work_of_whole(a.backward_products()),
             ..a.signature(operands, 3)
         }
     }
@@ -96,7 +86,7 @@ impl Kind for AttendBackwardKind {
     }
 
     fn run<T: Real>(a: &Attend, m: &mut (impl Memory<T> + Indices), at: Launch) {
-        eval_attend_backward::<T>(a, m, [at.dims[0], at.dims[1]]);
+        eval_attend_backward::<T>(a, m, at.dims);
     }
 
     fn samples() -> Vec<Sample<Attend>> {
@@ -104,25 +94,28 @@ impl Kind for AttendBackwardKind {
         let mut some = all[0].clone();
         (some.spec.causal, some.spec.partial) = (false, true);
         all.push(some);
+        all.extend(Attend::samples_of_others(&[2, 5, 3], false));
         all
     }
 }
 
-/// Runs a whole launch of the backward kernel. `dims` are `[batch, seq]`. With P the softmax of the scores and
+/// Runs a whole launch of the backward kernel. `dims` are `[batch, seq]`, and `keys` where these are others. With P the softmax of the scores and
 /// δ = Σ dO ∘ O per row, of dO as it is read, in the order of a row reduction (where inputs are rounded it is an operand): dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q; where scores are bounded, dS is multiplied by what
 /// the bound's derivative is. Heads that share keys add to their gradients one after the other. Sinks, with which o and lse were made, are part of
 /// both: P are the weights that are left to keys.
-pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
+pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: &[u64]) {
     let op = T::binary;
     let mut exp = Apply::new(UnaryOp::Exp);
     let mut shaping = Shaping::new(kernel);
     let (scale, order) = (T::of(kernel.scale), kernel.order);
-    let [batch, seq] = dims;
-    each_head(kernel, memory, (batch, seq, seq), |mut head| {
-        let part = head.part::<T>(seq, NUMBERS);
-        let [q, k, v, d_o] = [Q, K, V, D_O].map(|operand| head.rows::<T>(operand, &part));
-        let o = (!kernel.reads_delta()).then(|| head.rows::<T>(O, &part));
-        let zero = |columns: u64| vec![vec![T::ZERO; columns as usize]; q.len()];
+    let lengths = kernel.lengths(dims);
+    each_head(kernel, memory, lengths, |mut head| {
+        let part = head.part::<T>(lengths[2], NUMBERS);
+        let own = head.queries(&part);
+        let [q, d_o] = [Q, D_O].map(|operand| head.rows::<T>(operand, &own));
+        let [k, v] = [K, V].map(|operand| head.rows::<T>(operand, &part));
+        let o = (!kernel.reads_delta()).then(|| head.rows::<T>(O, &own));
+        let zero = |columns: u64| vec![vec![T::ZERO; columns as usize]; k.len()];
         let (mut d_k, mut d_v) = match head.number % kernel.group() {
             0 => (zero(kernel.head), zero(kernel.value_head())),
             _ => (head.rows::<T>(D_K, &part), head.rows::<T>(D_V, &part)),
@@ -131,10 +124,10 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
         for queries in pieces(0..q.len(), order.chunk()) {
             let mut all: Vec<Seen<T>> = vec![];
             for i in queries.clone() {
-                let lse = head.memory.load(LSE, head.statistic(part[i]));
+                let lse = head.memory.load(LSE, head.statistic(own[i]));
                 let delta = match &o {
                     Some(o) => row_product(&o[i], &d_o[i]),
-                    None => head.memory.load(DELTA, head.statistic(part[i])),
+                    None => head.memory.load(DELTA, head.statistic(own[i])),
                 };
                 let keys = head.keys(i as u64, part.len());
                 let score = |j: usize| {
@@ -166,7 +159,7 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
                 }
                 d_q.iter_mut()
                     .for_each(|x| *x = products::result(order, *x));
-                head.write(D_Q, part[i], &d_q);
+                head.write(D_Q, own[i], &d_q);
             }
             // Of two queries the second sees the last keys, the first one the first.
             let (first, last) = (all.first(), all.last());
@@ -185,7 +178,8 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
             head.write(D_K, *row, d_k);
             head.write(D_V, *row, d_v);
         }
-        for operand in [D_Q, D_K, D_V] {
+        head.clear::<T>(D_Q, &own);
+        for operand in [D_K, D_V] {
             head.clear::<T>(operand, &part);
         }
     });

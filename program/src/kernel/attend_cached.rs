@@ -25,7 +25,7 @@ impl Kind for AttendCachedKind {
         match (a.causal, a.room) {
             (false, None) => Err("attention to the kept keys of one sequence is causal".into()),
             (false, Some(_)) if a.scores.alibi => Err("its queries have no places".into()),
-            (false, Some(_)) if a.partial => Err("all kept keys take part".into()),
+            _ if a.others => Err("keys that are kept are of a number of their own".into()),
             _ => Ok(()),
         }
     }
@@ -105,7 +105,7 @@ impl Kind for AttendCachedKind {
                 window: None,
                 ..of(8)
             };
-            if !full.scores.alibi && !full.partial {
+            if !full.scores.alibi {
                 all.push(Sample::new(full, &[3, 4, 2], &[]));
             }
         }
@@ -136,7 +136,7 @@ pub fn eval_attend_cached<T: Real>(
     let sinks = PLACES + u32::from(own);
     let numbers = sinks + u32::from(kernel.scores.sinks);
     let mut query = Query::<T>::new(kernel);
-    each_head(kernel, memory, (sequences, seq, keys), |mut head| {
+    each_head(kernel, memory, [sequences, seq, keys], |mut head| {
         let past = match own {
             true => head.memory.index(PLACES, head.batch),
             false => past,
@@ -150,7 +150,7 @@ pub fn eval_attend_cached<T: Real>(
         let of = (head.number, head.sink::<T>(sinks));
         let mut queries = vec![];
         for i in 0..seq {
-            // Where queries see all keys, all take part.
+            // Where queries see all keys, all queries take part.
             let position = match kernel.causal {
                 true => part.iter().position(|row| *row == past + i),
                 false => Some((past + i) as usize),

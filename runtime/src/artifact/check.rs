@@ -91,16 +91,27 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
 
 /// Whether any machine could run so much.
 fn planned(maxima: Maxima) -> Result<(), String> {
-    let Maxima { batch, seq, tokens } = maxima;
+    let Maxima {
+        batch,
+        seq,
+        source,
+        tokens,
+    } = maxima;
     let some = |n: u64| (1..=LARGEST).contains(&n);
-    let all = maxima.most(|at| Size::TOKENS.at(at));
-    let fits = all.is_some_and(|n| n <= LARGEST) && tokens.is_none_or(|n| some(n) && n >= seq);
+    let few = |size: Size| maxima.most(|at| size.at(at)).is_some_and(|n| n <= LARGEST);
+    let longer = seq.max(source);
+    let together = tokens.is_none_or(|n| some(n) && n >= longer);
+    let fits = few(Size::TOKENS) && few(Size::SOURCES) && source <= LARGEST && together;
     match some(batch) && some(seq) && fits {
         true => Ok(()),
         false => {
+            let beside = match source {
+                0 => String::new(),
+                n => format!(" beside {n}"),
+            };
             let together = tokens.map_or(String::new(), |n| format!(", {n} together,"));
             Err(format!(
-                "{batch} sequences of {seq} tokens{together} are planned"
+                "{batch} sequences of {seq} tokens{beside}{together} are planned"
             ))
         }
     }
@@ -157,7 +168,7 @@ fn entry(m: &Manifest, id: EntryId, e: &Entry, signatures: &[Signature]) -> Resu
     let (max, all) = (e.maxima, m.program.maxima);
     // More texts may be generated together than there are in a batch.
     let few = id == EntryId::Extend || (1..=all.batch).contains(&max.batch);
-    let within = few && (1..=all.seq).contains(&max.seq);
+    let within = few && (1..=all.seq).contains(&max.seq) && max.source <= all.source;
     if !within || planned(max).is_err() {
         return invalid(
             format!("entry {name}"),
@@ -201,7 +212,8 @@ fn entry(m: &Manifest, id: EntryId, e: &Entry, signatures: &[Signature]) -> Resu
     // Behind others, where they may be: the last token alone.
     let most = max.tokens.map_or(max.batch, |n| max.batch.min(n));
     let late = Bindings::new(most, 1).after(max.seq - 1);
-    for at in max.ends().into_iter().chain([late]) {
+    let late = (max.source == 0).then_some(late);
+    for at in max.ends().into_iter().chain(late) {
         for (i, piece) in e.launches(at) {
             let instr = &e.instrs[i];
             instruction(m, (e, &cache), instr, signatures, (at, piece)).or_else(|what| {

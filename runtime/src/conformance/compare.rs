@@ -172,7 +172,8 @@ pub(crate) fn results(
         x.state_mut(State::Params).fill(moved.into_iter());
     }
     let m = artifact.manifest();
-    let (batch, seq) = m.maxima();
+    let at = m.program.maxima.longest();
+    let seq = at.seq;
     let mut out = Results::new();
     // A sequence that is no whole tile, where there is room for one. Images are all of one size.
     let shorter = match x.has_input(EntryId::Forward, names::PATCHES) {
@@ -180,10 +181,9 @@ pub(crate) fn results(
         false => Some(seq.saturating_sub(seq / 4 + 1).max(1)),
     };
     for seq in [seq].into_iter().chain(shorter) {
-        let logits = entry(&mut x, EntryId::Forward, Bindings::new(batch, seq), 1)?;
+        let logits = entry(&mut x, EntryId::Forward, Bindings { seq, ..at }, 1)?;
         out.extend(logits.map(|r| (format!("logits of {seq} tokens"), r)));
     }
-    let at = Bindings::new(batch, seq);
     for step in 1..=steps {
         let Some(loss) = entry(&mut x, EntryId::Grad, at, step)? else {
             break;

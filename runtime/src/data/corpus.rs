@@ -197,6 +197,7 @@ mod tests {
             tokenizer: &Tokenizer::bytes(),
             cache: cache.path(),
             context: 16,
+            source_context: 0,
             show: Show::Nothing,
         };
         sources::open(source, vocab)

@@ -4,7 +4,7 @@ use crate::data::DataError;
 use crate::data::identity::Identity;
 use crate::executor::Value;
 use odec_program::rng::Stream;
-use odec_program::{names, noise};
+use odec_program::{Bindings, names, noise};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -166,15 +166,27 @@ pub struct Batch {
     pub inputs: Vec<(Cow<'static, str>, Numbers)>,
     pub rows: u64,
     pub columns: u64,
+    /// Columns of the source, of pairs; 0 of all others.
+    pub source: u64,
     /// Targets that count in the loss.
     pub predicted: u64,
     /// What dropout chooses its masks by, below 2²⁴.
     pub key: i32,
-    /// Of pairs: how many of the `2 · rows · columns` places of both texts are filled up.
+    /// Of pairs: how many places of both texts are filled up.
     pub padding: Option<u64>,
 }
 
 impl Batch {
+    /// What a run on it is bound to.
+    pub fn at(&self) -> Bindings {
+        Bindings::new(self.rows, self.columns).beside(self.source)
+    }
+
+    /// Places for tokens, of sources and targets.
+    pub fn places(&self) -> u64 {
+        self.rows * (self.columns + self.source)
+    }
+
     /// Tokens, each with the one to predict in its place.
     pub fn of_tokens(rows: u64, columns: u64, tokens: Vec<i32>, targets: Vec<i32>) -> Batch {
         Batch {
@@ -185,6 +197,7 @@ impl Batch {
             ],
             rows,
             columns,
+            source: 0,
             key: 0,
             padding: None,
         }
@@ -200,6 +213,7 @@ impl Batch {
             ],
             rows,
             columns,
+            source: 0,
             predicted: rows,
             key: 0,
             padding: None,
@@ -225,15 +239,17 @@ impl Batch {
             inputs: first.into_iter().chain(labels).chain([targets]).collect(),
             rows,
             columns,
+            source: 0,
             predicted: rows,
             key: 0,
             padding: None,
         }
     }
 
-    /// Pairs of texts, `[rows, columns]` each: the first ones, what is known of the second ones at each place, and what is to be predicted there.
+    /// Pairs of texts: the first ones, `[rows, beside]`, and, `[rows, columns]` each, what is known of the second ones at each place and what is to be
+    /// predicted there.
     pub fn of_pairs(
-        (rows, columns): (u64, u64),
+        (rows, columns, beside): (u64, u64, u64),
         source: Vec<i32>,
         tokens: Vec<i32>,
         targets: Vec<i32>,
@@ -249,6 +265,7 @@ impl Batch {
             ],
             rows,
             columns,
+            source: beside,
             key: 0,
             padding: None,
         }
@@ -259,7 +276,7 @@ impl Batch {
         match (unit, self.padding) {
             (Unit::Images | Unit::Sequences, _) => self.rows,
             (Unit::Tokens, None) => self.rows * self.columns,
-            (Unit::Tokens, Some(padding)) => 2 * self.rows * self.columns - padding,
+            (Unit::Tokens, Some(padding)) => self.places() - padding,
         }
     }
 
@@ -276,6 +293,7 @@ impl Batch {
             inputs: [first].into_iter().chain(targets).collect(),
             rows,
             columns,
+            source: 0,
             predicted: rows,
             key: 0,
             padding: None,

@@ -171,5 +171,7 @@ pub struct Source<'a> {
     pub cache: &'a Path,
     /// The most positions of a row; pairs that are longer are refused or left out.
     pub context: u64,
+    /// Those of a source, of pairs.
+    pub source_context: u64,
     pub show: Show,
 }

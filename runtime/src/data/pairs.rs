@@ -36,7 +36,12 @@ struct Pair {
 }
 
 impl Pair {
-    /// Places of a row that it fills: of the longer text, with its end.
+    /// Places that the source and the target fill, each with its end.
+    fn each(&self) -> [u64; 2] {
+        [self.source, self.target].map(|n| u64::from(n) + 1)
+    }
+
+    /// Those of the longer of them.
     fn columns(&self) -> u64 {
         u64::from(self.source.max(self.target)) + 1
     }
@@ -181,14 +186,15 @@ impl PairSet {
         }
     }
 
-    /// Rows of as many columns as the longest text takes with its end.
+    /// Rows of sources and of targets have as many columns as the longest of them takes with its end.
     fn batch(&self, pairs: &[u32]) -> Batch {
         let pairs: Vec<Pair> = pairs.iter().map(|n| self.pair(*n)).collect();
-        let columns = pairs.iter().map(Pair::columns).max().unwrap_or(1);
+        let most = |n: usize| pairs.iter().map(|p| p.each()[n]).max().unwrap_or(1);
+        let (beside, columns) = (most(0), most(1));
         let special = [self.form.begin, self.form.end, self.form.padding];
         let [begin, end, padding] = special.map(|token| token as i32);
-        let places = pairs.len() * columns as usize;
-        let mut inputs = [(); 3].map(|()| Vec::with_capacity(places));
+        let widths = [beside, columns, columns];
+        let mut inputs = widths.map(|width| Vec::with_capacity(pairs.len() * width as usize));
         for (row, pair) in pairs.iter().enumerate() {
             let (source, target) = self.tokens.of(*pair);
             let texts = [
@@ -196,19 +202,21 @@ impl PairSet {
                 (Some(begin), target, None),
                 (None, target, Some(end)),
             ];
-            for (input, (before, text, behind)) in inputs.iter_mut().zip(texts) {
+            let each = inputs.iter_mut().zip(texts).zip(widths);
+            for ((input, (before, text, behind)), width) in each {
                 input.extend(before);
                 input.extend(text);
                 input.extend(behind);
-                input.resize((row + 1) * columns as usize, padding);
+                input.resize((row + 1) * width as usize, padding);
             }
         }
         let [source, tokens, targets] = inputs;
         let filled: u64 = pairs.iter().map(Pair::both).sum();
-        let rows = pairs.len() as u64;
+        let sizes = (pairs.len() as u64, columns, beside);
+        let batch = Batch::of_pairs(sizes, source, tokens, targets, self.form.padding);
         Batch {
-            padding: Some(2 * rows * columns - filled),
-            ..Batch::of_pairs((rows, columns), source, tokens, targets, self.form.padding)
+            padding: Some(batch.places() - filled),
+            ..batch
         }
     }
 

@@ -228,6 +228,7 @@ mod tests {
                 scores: Default::default(),
                 order: Default::default(),
                 partial: false,
+                others: false,
             };
             let inputs = [random(1, n), random(2, n), random(3, n)];
             let d_o = random(4, n);

@@ -116,6 +116,12 @@ pub fn window(x: &Executor) -> u64 {
         .min(x.manifest().program.maxima.seq)
 }
 
+/// The same of a source.
+pub fn source_window(x: &Executor) -> u64 {
+    let m = x.manifest();
+    m.model.source.min(m.program.maxima.source)
+}
+
 /// Evaluates the held-out part through entry `loss`, in windows that each start without memory of what came before.
 /// A masked model sees every window with some tokens hidden, always the same ones.
 /// `most` limits the number of windows or images (spread evenly); `report` hears of what is done.
@@ -155,7 +161,7 @@ pub fn judge(
         let mut batch = batch?;
         mask::prepare(&mut batch, loss, &stream, window);
         window += batch.rows;
-        let at = Bindings::new(batch.rows, batch.columns);
+        let at = batch.at();
         let given: Vec<_> = batch.fed().collect();
         let out = x.run(EntryId::Loss, at, &given, &[])?;
         let n = batch.predicted;

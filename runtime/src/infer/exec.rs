@@ -132,7 +132,8 @@ pub fn exec(
         .collect();
     let (batch, seq) = (at.batch.unwrap_or(1), at.seq.unwrap_or(window(x)));
     x.set_poison(true);
-    let out = x.run(entry, Bindings::new(batch, seq), &values, &[])?;
+    let at = Bindings::new(batch, seq).beside(at.source.unwrap_or(0));
+    let out = x.run(entry, at, &values, &[])?;
     let mut results: Vec<(String, Vec<u64>, DType, Vec<u8>)> = Vec::new();
     for (name, shape) in out.shapes() {
         let values = out.reals(name)?;
@@ -213,6 +214,7 @@ fn described(io: &Io) -> (String, &'static str) {
         Dim::Fixed(n) => n.to_string(),
         Dim::Batch => "batch".into(),
         Dim::Seq => "sequence".into(),
+        Dim::Source => "source".into(),
     };
     let shape: Vec<String> = needed(io).iter().map(length).collect();
     let what = match (&io.shape[..], io.name.as_str()) {
@@ -235,6 +237,7 @@ fn needed(io: &Io) -> &[Dim] {
 struct Sizes {
     batch: Option<u64>,
     seq: Option<u64>,
+    source: Option<u64>,
 }
 
 impl Sizes {
@@ -250,6 +253,7 @@ impl Sizes {
                 Dim::Fixed(_) => {}
                 Dim::Batch => sizes.batch = Some(*n),
                 Dim::Seq => sizes.seq = Some(*n),
+                Dim::Source => sizes.source = Some(*n),
             }
         }
         Some(sizes)
@@ -263,6 +267,8 @@ impl Sizes {
         }
         self.batch = self.batch.or(other.batch);
         self.seq = self.seq.or(other.seq);
+        // One input says it.
+        self.source = self.source.or(other.source);
         Ok(())
     }
 }

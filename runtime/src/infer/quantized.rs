@@ -131,7 +131,7 @@ pub fn logits_apart(
     let mut count = 0.0f64;
     for batch in dataset.held_out_batches(1, window(x), most)? {
         let batch = batch?;
-        let at = Bindings::new(batch.rows, batch.columns);
+        let at = batch.at();
         let given = batch.fed().filter(|(name, _)| *name == names::TOKENS);
         let given: Vec<_> = given.collect();
         let [a, b] = [&mut *x, &mut *y].map(|x| x.run(EntryId::Forward, at, &given, &[]));

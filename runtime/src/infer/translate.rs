@@ -7,7 +7,7 @@
 
 use crate::data::tokenizer::{Tokenizer, TokenizerError};
 use crate::executor::{Executor, RunError, Value};
-use crate::infer::evaluate::window;
+use crate::infer::evaluate::{source_window, window};
 use odec_program::manifest::{Form, Pairs};
 use odec_program::{Bindings, EntryId, names};
 
@@ -52,7 +52,7 @@ pub enum TranslateError {
     #[error("text {number} is empty (counted from 1)")]
     Empty { number: usize },
     #[error(
-        "text {number} has {has} tokens and an end (counted from 1), and the context has room for {context}"
+        "text {number} has {has} tokens and an end (counted from 1), and the context of the source has room for {context}"
     )]
     Long {
         number: usize,
@@ -100,7 +100,7 @@ pub fn translate(
     report: &mut dyn FnMut(usize),
 ) -> Result<Vec<Translation>, TranslateError> {
     let form = pairs(x).ok_or(TranslateError::OneSequence)?.clone();
-    let context = window(x);
+    let (context, of_source) = (window(x), source_window(x));
     let (known, vocab) = (tokenizer.vocabulary(), x.manifest().model.vocab);
     if known > form.begin {
         return Err(TranslateError::Vocabulary {
@@ -136,8 +136,8 @@ pub fn translate(
         if texts[n].trim().is_empty() || tokens.is_empty() {
             return Err(TranslateError::Empty { number });
         }
-        if tokens.len() as u64 >= context {
-            let has = tokens.len();
+        if tokens.len() as u64 >= of_source {
+            let (has, context) = (tokens.len(), of_source);
             return Err(TranslateError::Long {
                 number,
                 has,
@@ -209,17 +209,18 @@ impl Next for Whole<'_> {
         let [begin, padding] = [self.form.begin, self.form.padding].map(|token| token as i32);
         let mut logits = Vec::new();
         for rows in rows.chunks(self.planned) {
-            let lengths = rows.iter().map(|(s, t)| s.len().max(t.len() + 1));
-            let columns = lengths.max().unwrap_or(1);
+            let most = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(1);
+            let beside = most(&mut rows.iter().map(|(s, _)| s.len()));
+            let columns = most(&mut rows.iter().map(|(_, t)| t.len() + 1));
             let (mut source, mut tokens) = (Vec::new(), Vec::new());
             for (n, (of_source, of_target)) in rows.iter().enumerate() {
                 source.extend_from_slice(of_source);
-                source.resize((n + 1) * columns, padding);
+                source.resize((n + 1) * beside, padding);
                 tokens.push(begin);
                 tokens.extend_from_slice(of_target);
                 tokens.resize((n + 1) * columns, padding);
             }
-            let at = Bindings::new(rows.len() as u64, columns as u64);
+            let at = Bindings::new(rows.len() as u64, columns as u64).beside(beside as u64);
             let given = [
                 (names::SOURCE, Value::I32(&source)),
                 (names::TOKENS, Value::I32(&tokens)),
@@ -266,12 +267,12 @@ impl Kept<'_> {
         rows.iter().map(parent).collect()
     }
 
-    /// Reads a source.
+    /// Reads a source, in a row as long as its context: what is kept has a row for each of its places.
     fn encode(&mut self, source: &[i32]) -> Result<(), RunError> {
-        let context = window(self.x);
+        let context = source_window(self.x);
         let mut tokens = source.to_vec();
         tokens.resize(context as usize, self.form.padding as i32);
-        let at = Bindings::new(1, context);
+        let at = Bindings::new(1, 1).beside(context);
         let given = [(names::SOURCE, Value::I32(&tokens))];
         self.x.run(EntryId::Encode, at, &given, &[])?;
         self.source = source.to_vec();

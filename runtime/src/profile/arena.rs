@@ -4,13 +4,12 @@
 //! of the rows counts as one of all.
 
 use odec_program::kernel::Mode;
-use odec_program::{Bindings, Entry, Piece, Program, Slot};
+use odec_program::{Entry, Piece, Program, Slot};
 use std::collections::BTreeMap;
 
 /// By instruction, at the largest sizes.
 pub fn in_use(program: &Program, e: &Entry) -> Vec<u64> {
-    let longest = e.maxima.longest();
-    let at = Bindings::new(longest.batch, longest.seq);
+    let at = e.maxima.longest();
     let tokens = at.batch.saturating_mul(at.seq);
     let mut live = Ranges::default();
     let mut out = vec![0; e.instrs.len()];

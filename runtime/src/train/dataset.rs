@@ -57,6 +57,7 @@ pub fn pairs_of(
         tokenizer: &saved_tokenizer(run, progress)?,
         cache: &files::parent(run).join(CACHE),
         context: context(&artifact),
+        source_context: artifact.manifest().program.maxima.source,
         show,
     };
     Ok(sources::held_out_pairs(source, !files.is_empty())?)
@@ -138,6 +139,7 @@ pub(crate) fn open_dataset(
         tokenizer,
         cache: &files::parent(run).join(CACHE),
         context: context(a),
+        source_context: a.manifest().program.maxima.source,
         show,
     };
     Ok(sources::open(source, a.manifest().model.vocab)?)

@@ -165,7 +165,7 @@ impl Enqueued {
 
 /// Asks for loss and gradient of one batch.
 fn queue(x: &mut Executor, batch: &Batch, drawn: &[(String, i32)]) -> Result<Ticket, RunError> {
-    let at = Bindings::new(batch.rows, batch.columns);
+    let at = batch.at();
     let key = [batch.key];
     let mut io: Vec<_> = batch.fed().collect();
     if x.has_input(EntryId::Grad, noise::KEY) {

@@ -37,7 +37,7 @@ fn decimals(mut reports: BTreeMap<String, Vec<f64>>, real: DType) -> BTreeMap<St
 fn padded(batches: &[Batch]) -> Option<f64> {
     let padding = batches.iter().map(|b| b.padding);
     let padding = padding.sum::<Option<u64>>()?;
-    let places: u64 = batches.iter().map(|b| 2 * b.rows * b.columns).sum();
+    let places: u64 = batches.iter().map(Batch::places).sum();
     Some(padding as f64 / places.max(1) as f64)
 }
 

@@ -277,6 +277,7 @@ fn contradictions_are_found_on_load() {
             batch: 1,
             seq: 1,
             past: 0,
+            source: 0,
         }
     });
     broken(&|m| {
@@ -285,6 +286,7 @@ fn contradictions_are_found_on_load() {
             batch: 9,
             seq: 9,
             past: 0,
+            source: 0,
         }
     });
     broken(&|m| instr(m, "forward", "head").operands[0].offset = 1 << 40);
@@ -301,6 +303,7 @@ fn contradictions_are_found_on_load() {
             batch: 1,
             seq: 0,
             past: 0,
+            source: 0,
         }
     });
     broken(&|m| instr(m, "grad", "d_logits").operands[2].slot = Slot::Consts);

@@ -115,6 +115,7 @@ fn texts_and_lines_become_one_corpus_and_are_tokenised_once() {
             tokenizer: &t,
             cache: &cache,
             context: 16,
+            source_context: 0,
             show: Show::Nothing,
         };
         sources::open(source, 320)
@@ -187,6 +188,7 @@ fn a_damaged_cache_is_made_anew() {
             tokenizer: &t,
             cache: &cache,
             context: 16,
+            source_context: 0,
             show: Show::Nothing,
         };
         let corpus = sources::open(source, 320).unwrap();
@@ -287,6 +289,7 @@ fn what_is_no_tokenizer_or_too_large_a_one_is_refused() {
         tokenizer: &t,
         cache: dir.path(),
         context: 16,
+        source_context: 0,
         show: Show::Nothing,
     };
     let small = sources::open(source, 319).map(drop);

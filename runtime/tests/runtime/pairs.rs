@@ -14,6 +14,8 @@ const END: i32 = 257;
 const PADDING: i32 = 258;
 const VOCAB: u64 = 259;
 const CONTEXT: u64 = 12;
+/// Of sources.
+const BESIDE: u64 = 14;
 
 /// What is read of some files.
 struct Reading<'a> {
@@ -63,6 +65,7 @@ impl Reading<'_> {
             tokenizer: t,
             cache: Path::new("/nowhere"),
             context: self.context,
+            source_context: self.context + BESIDE - CONTEXT,
             show: Show::Nothing,
         })
     }
@@ -110,8 +113,8 @@ fn rows(batch: &Batch) -> Vec<[String; 2]> {
         let bytes = row[..end].iter().map(|t| u8::try_from(*t).unwrap());
         String::from_utf8(bytes.collect()).unwrap()
     };
-    let columns = batch.columns as usize;
-    let sources = batch.whole(SOURCE).chunks(columns).map(text);
+    let [beside, columns] = [batch.source, batch.columns].map(|n| n as usize);
+    let sources = batch.whole(SOURCE).chunks(beside).map(text);
     let targets = batch.whole(TARGETS).chunks(columns).map(text);
     sources.zip(targets).map(|(s, t)| [s, t]).collect()
 }
@@ -139,25 +142,21 @@ fn a_batch_has_both_texts_with_what_is_put_around_them() {
     let batch = batches.next().unwrap().unwrap();
     assert!(batches.next().is_none());
     // The shorter pair is first.
-    let expected: [(&str, [[i32; 4]; 2]); 3] = [
-        (
-            SOURCE,
-            [[101, END, PADDING, PADDING], [79, 104, END, PADDING]],
-        ),
-        (
-            TOKENS,
-            [[BEGIN, 100, PADDING, PADDING], [BEGIN, 195, 150, 104]],
-        ),
-        (
-            TARGETS,
-            [[100, END, PADDING, PADDING], [195, 150, 104, END]],
-        ),
-    ];
-    for (name, numbers) in expected {
-        assert_eq!(batch.whole(name), numbers.as_flattened(), "{name}");
+    let source = [[101, END, PADDING], [79, 104, END]];
+    let tokens = [[BEGIN, 100, PADDING, PADDING], [BEGIN, 195, 150, 104]];
+    let targets = [[100, END, PADDING, PADDING], [195, 150, 104, END]];
+    for (name, numbers) in [
+        (SOURCE, source.as_flattened()),
+        (TOKENS, tokens.as_flattened()),
+        (TARGETS, targets.as_flattened()),
+    ] {
+        assert_eq!(batch.whole(name), numbers, "{name}");
     }
-    assert_eq!((batch.rows, batch.columns, batch.predicted), (2, 4, 6));
-    assert_eq!((batch.padding, batch.count(Unit::Tokens)), (Some(5), 11));
+    assert_eq!((batch.rows, batch.columns, batch.source), (2, 4, 3));
+    assert_eq!(
+        (batch.predicted, batch.padding, batch.count(Unit::Tokens)),
+        (6, Some(3), 11)
+    );
 }
 
 #[test]
@@ -223,15 +222,12 @@ fn a_tokenizer_makes_tokens_of_both_texts() {
     let set = set.unwrap().all_held_out();
     let batch = set.held_out_batches(1, CONTEXT, None).unwrap().next();
     let batch = batch.unwrap().unwrap();
-    let tokens = |text: &str, fill: usize| -> Vec<i32> {
+    let tokens = |text: &str| -> Vec<i32> {
         let tokens = t.encode(text).unwrap().into_iter().map(|t| t as i32);
-        let mut row: Vec<i32> = tokens.chain([vocab as i32 - 2]).collect();
-        row.resize(fill.max(row.len()), vocab as i32 - 1);
-        row
+        tokens.chain([vocab as i32 - 2]).collect()
     };
-    let targets = tokens("a house and the man", 0);
-    assert_eq!(batch.whole(TARGETS), targets);
-    assert_eq!(batch.whole(SOURCE), tokens("the man", targets.len()));
+    assert_eq!(batch.whole(TARGETS), tokens("a house and the man"));
+    assert_eq!(batch.whole(SOURCE), tokens("the man"));
     let small = reading.with(&[file], (&t, vocab - 1), |s| sources::open(s, vocab - 1));
     let small = small.map(drop).unwrap_err().to_string();
     let said = format!(
@@ -286,7 +282,11 @@ fn what_is_wrong_with_a_pair_is_named_by_file_and_line() {
         ),
         (
             &format!("{{\"en\": \"a\", \"de\": \"{long}\"}}"),
-            "a.jsonl, line 3: its target has 12 tokens and an end, and the context has room for 12; give a longer context, or write `pairs(…, skip_longer)`",
+            "a.jsonl, line 3: its target has 12 tokens and an end, and its context has room for 12; give a longer context, or write `pairs(…, skip_longer)`",
+        ),
+        (
+            &format!("{{\"en\": \"{long}yy\", \"de\": \"a\"}}"),
+            "a.jsonl, line 3: its source has 14 tokens and an end, and its context has room for 14; give a longer context, or write `pairs(…, skip_longer)`",
         ),
     ] {
         assert_eq!(json(line), said, "{line}");
@@ -359,8 +359,8 @@ fn longer_pairs_are_left_out_where_that_is_asked_for() {
         ..Reading::default()
     };
     let found = all(short.opened(std::slice::from_ref(&file)).unwrap());
-    // With its end a text has at most 8 tokens.
-    let fits = |t: &[String; 2]| t.iter().all(|t| t.len() < 8);
+    // With its end a target has at most 8 tokens.
+    let fits = |[s, t]: &[String; 2]| s.len() < 8 + (BESIDE - CONTEXT) as usize && t.len() < 8;
     let expected: BTreeSet<[String; 2]> = (0..60).map(texts).filter(fits).collect();
     assert!((20..60).contains(&expected.len()));
     assert_eq!(BTreeSet::from_iter(found), expected);
@@ -466,14 +466,9 @@ fn pairs_of_similar_length_stand_together() {
     let (_place, set) = large();
     let batches: Vec<Batch> = (0..64).map(|step| drawn(&*set, 3, step)).collect();
     let padding: u64 = batches.iter().map(|b| b.padding.unwrap()).sum();
-    let places: u64 = batches.iter().map(|b| 2 * b.rows * b.columns).sum();
-    // Every pair alone: what the shorter text of each lacks.
-    let alone = |[s, t]: &[String; 2]| s.len().abs_diff(t.len()) as u64;
-    let least: u64 = batches.iter().flat_map(rows).map(|p| alone(&p)).sum();
-    assert!(
-        padding - least < places / 50,
-        "{padding}, {least} of {places}"
-    );
+    let places: u64 = batches.iter().map(Batch::places).sum();
+    // In rows of one length, the shorter text of each pair would lack more.
+    assert!(padding < places / 6, "{padding} of {places}");
     // Shorter batches do not come first.
     let columns: Vec<u64> = batches.iter().map(|b| b.columns).collect();
     assert!(!columns.is_sorted());
@@ -496,7 +491,8 @@ fn held_out_pairs_come_by_length_and_some_are_spread_over_all() {
     let batches: Vec<Batch> = batches.map(Result::unwrap).collect();
     let rows_of: Vec<u64> = batches.iter().map(|b| b.rows).collect();
     assert_eq!(rows_of, [16, 16, 16, 16, 6]);
-    assert!(batches.iter().map(|b| b.columns).is_sorted());
+    let longer = |b: &Batch| b.columns.max(b.source);
+    assert!(batches.iter().map(longer).is_sorted());
     let all: BTreeSet<_> = batches.iter().flat_map(rows).collect();
     assert_eq!(all.len(), 70);
     let some = set.held_out_batches(16, CONTEXT, Some(20)).unwrap();
@@ -541,7 +537,8 @@ fn batches_of_tokens_have_each_pair_once_in_an_epoch() {
             let mut pairs = BTreeSet::new();
             while pairs.len() < 630 {
                 let batch = of_tokens(&*set, 3, most, number);
-                assert!(batch.rows * batch.columns <= most, "{most}");
+                let longer = batch.columns.max(batch.source);
+                assert!(batch.rows * longer <= most, "{most}");
                 for pair in rows(&batch) {
                     assert!(pairs.insert(pair), "{most}: a pair comes again");
                 }
@@ -553,7 +550,7 @@ fn batches_of_tokens_have_each_pair_once_in_an_epoch() {
         let order = |epoch: &[Batch]| {
             epoch
                 .iter()
-                .map(|b| (b.rows, b.columns))
+                .map(|b| (b.rows, b.columns.max(b.source)))
                 .collect::<Vec<_>>()
         };
         let orders = epochs.each_ref().map(|e| order(e));
@@ -567,23 +564,20 @@ fn batches_of_tokens_have_each_pair_once_in_an_epoch() {
         // Batches stay what they are but for pairs of one length, and no two could be one.
         epochs
             .iter_mut()
-            .for_each(|e| e.sort_by_key(|b| (b.columns, b.rows)));
+            .for_each(|e| e.sort_by_key(|b| (b.columns.max(b.source), b.rows)));
         let [first, second] = epochs.each_ref().map(|e| order(e));
         assert_eq!(first, second, "{most}");
         let padding: u64 = epochs[0].iter().map(|b| b.padding.unwrap()).sum();
-        let places: u64 = epochs[0].iter().map(|b| 2 * b.rows * b.columns).sum();
-        let alone = |[s, t]: &[String; 2]| s.len().abs_diff(t.len()) as u64;
-        let least: u64 = epochs[0].iter().flat_map(rows).map(|p| alone(&p)).sum();
+        let places: u64 = epochs[0].iter().map(Batch::places).sum();
         if most <= 64 {
-            assert!(
-                padding - least < places / 20,
-                "{most}: {padding}, {least} of {places}"
-            );
+            assert!(padding < places / 6, "{most}: {padding} of {places}");
         }
         if most == 64 {
+            let longer = |b: &Batch| b.rows * b.columns.max(b.source);
+            let filled: u64 = epochs[0].iter().map(longer).sum();
             assert!(
-                5 * all as u64 * most < 7 * places / 2,
-                "{most}: {places} in {all}"
+                5 * all as u64 * most < 7 * filled,
+                "{most}: {filled} in {all}"
             );
         }
         let draw = Draw {

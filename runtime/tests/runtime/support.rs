@@ -25,6 +25,7 @@ const ROWS: Size = Size {
     batch: 1,
     seq: 1,
     past: 0,
+    source: 0,
 };
 
 /// Collects kernels once each, and instructions.
@@ -541,6 +542,7 @@ pub fn manifest() -> Manifest {
         model: Model {
             vocab: VOCAB,
             context: CONTEXT,
+            source: 0,
             width: WIDTH,
             also: Default::default(),
         },

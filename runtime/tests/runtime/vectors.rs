@@ -48,6 +48,7 @@ fn opened(files: &[PathBuf], shape: &Vectors, percent: u32) -> Result<Box<dyn Da
         tokenizer: &Tokenizer::bytes(),
         cache: Path::new("/nowhere"),
         context: 8,
+        source_context: 0,
         show: Show::Nothing,
     };
     sources::open(source, 1)

@@ -45,7 +45,7 @@ impl Op for Append {
         if cache.elem != x.elem || x.elem == Elem::Index {
             return fail(Self::NAME, format!("{x} is not what {cache} holds"));
         }
-        let state = matches!(x.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]);
+        let state = matches!(x.shape[..], [Dim::Batch, Dim::Seq | Dim::Source, Dim::Fixed(_)]);
         match cache.shape[..] {
             [sequences, Dim::Fixed(_), Dim::Fixed(c)] if state && c == x.cols() => {
                 match sequences {

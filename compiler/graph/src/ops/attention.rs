@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// Per head `o_i = Σ_j p_ij v_j`, `p_ij = exp(s_ij − lse_i)`, `s_ij = q_i · k_j / √head`, j ≤ i if causal, i − window < j if there is
 /// a window. Heads share keys and values in groups (Ainslie et al. 2023). What else becomes of scores: [`Scores`]. A fourth operand, a number for
 /// each head, are sinks. Partial: the last operand has a number `[B, S, 1]` for each token, and those whose number is below 0 take no part: they are no
-/// keys, and their results are 0.
+/// keys, and their results are 0. Others: keys and values are of other tokens than queries, `[B, T, ..]`, none of which comes before another (no mask, window
+/// or bias); numbers are those of the keys, and all queries take part; one that sees no key gives 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     pub heads: u64,
@@ -29,6 +30,7 @@ pub struct Attention {
     pub softcap: Option<f64>,
     pub alibi: bool,
     pub partial: bool,
+    pub others: bool,
 }
 
 impl Attention {
@@ -42,6 +44,7 @@ impl Attention {
             softcap: None,
             alibi: false,
             partial: false,
+            others: false,
         }
     }
 
@@ -67,6 +70,7 @@ impl Attention {
             },
             order: Order::Chain,
             partial: self.partial,
+            others: self.others,
         }
     }
 
@@ -82,6 +86,14 @@ impl Attention {
     pub(super) fn part(numbers: Option<&Tensor>, first: usize, tokens: usize) -> Vec<usize> {
         let takes = |i: &usize| numbers.is_none_or(|of| of.data[first + i] >= 0.0);
         (0..tokens).filter(takes).collect()
+    }
+
+    /// Those queries of so many that take part, where `part` are the keys that do: the same tokens, or all of others.
+    pub(super) fn queries(&self, part: &[usize], seq: usize) -> Vec<usize> {
+        match self.others {
+            true => (0..seq).collect(),
+            false => part.to_vec(),
+        }
     }
 
     /// The keys that a query at position `i` of `seq` sees.
@@ -106,12 +118,12 @@ impl Attention {
         (score, slope)
     }
 
-    /// The result of query `i`, whose row is `q`, from the rows of keys and values that it sees, and the statistic.
+    /// The result of query `i`, whose row is `q`, from the rows of keys and values that it sees, which have so many columns, and the statistic.
     pub(super) fn row<'k>(
         &self,
         (head, sink): (usize, Option<f64>),
         i: usize,
-        q: &[f64],
+        (q, values): (&[f64], usize),
         seen: Range<usize>,
         rows: impl Fn(usize) -> (&'k [f64], &'k [f64]),
     ) -> (Vec<f64>, f64) {
@@ -122,7 +134,7 @@ impl Attention {
         let max = scores.iter().copied().fold(least, f64::max);
         let own = sink.map_or(0.0, |sink| (sink - max).exp());
         let sum = own + scores.iter().map(|s| (s - max).exp()).sum::<f64>();
-        let mut o = vec![0.0; rows(seen.start).1.len()];
+        let mut o = vec![0.0; values];
         for (j, s) in seen.zip(&scores) {
             add_scaled(&mut o, (s - max).exp() / sum, rows(j).1);
         }
@@ -158,6 +170,9 @@ impl Attention {
         if self.window == Some(0) || (self.window.is_some() && !self.causal) {
             return fail(op, "a window without tokens, or one that looks ahead");
         }
+        if self.others && (self.causal || self.alibi) {
+            return fail(op, "tokens of other sequences or grids have no order among its own");
+        }
         if self.partial && (self.window.is_some() || self.alibi) {
             return fail(op, "distances count where some tokens take no part");
         }
@@ -174,27 +189,30 @@ impl Attention {
         Ok(q.with_cols(v.cols() / self.kv_heads * self.heads))
     }
 
-    /// The same where keys and values are those of the same tokens.
-    pub(super) fn check_own(
+    /// The same where keys and values are those of whole sequences: of the same tokens, or, where their order does not count, of others.
+    pub(super) fn check_whole(
         &self,
         op: &'static str,
         [q, k, v]: [&TensorType; 3],
     ) -> Result<TensorType, TypeError> {
-        if *k != q.with_cols(k.cols()) {
+        let fits = match self.others {
+            true => k.is_state(),
+            false => *k == q.with_cols(k.cols()),
+        };
+        if !fits {
             return fail(op, format!("keys of type {k} for queries of type {q}"));
         }
         self.check(op, [q, k, v])
     }
 
-    /// Operands with or without sinks; the numbers are like one column of `numbered`.
+    /// Operands with or without sinks; the numbers are like one column of keys.
     pub(super) fn operands<'t>(
         &self,
         op: &'static str,
         ins: &'t [TensorType],
-        numbered: usize,
     ) -> Result<[&'t TensorType; 3], TypeError> {
         let (ins, numbers) = self.numbers(ins);
-        self.check_numbers(op, numbers, ins.get(numbered))?;
+        self.check_numbers(op, numbers, ins.get(1))?;
         let [q, k, v] = match ins {
             [_, _, _, sinks] => {
                 if *sinks != TensorType::real([Dim::Fixed(self.heads)]) {
@@ -230,7 +248,8 @@ impl Attention {
         let softcap = self.softcap.map(|c| ("softcap", c.to_string()));
         let alibi = self.alibi.then(|| ("alibi", "true".to_string()));
         let partial = self.partial.then(|| ("partial", "true".to_string()));
-        [kv_heads, window, softcap, alibi, partial]
+        let others = self.others.then(|| ("others", "true".to_string()));
+        [kv_heads, window, softcap, alibi, partial, others]
             .into_iter()
             .flatten()
             .collect()
@@ -244,6 +263,7 @@ impl Attention {
             softcap: given.optional("softcap")?,
             alibi: given.optional("alibi")?.unwrap_or(false),
             partial: given.optional("partial")?.unwrap_or(false),
+            others: given.optional("others")?.unwrap_or(false),
             ..self
         })
     }
@@ -339,26 +359,29 @@ impl Op for Attention {
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [q, k, v] = self.operands(Self::NAME, ins, 0)?;
-        let o = self.check_own(Self::NAME, [q, k, v])?;
+        let [q, k, v] = self.operands(Self::NAME, ins)?;
+        let o = self.check_whole(Self::NAME, [q, k, v])?;
         Ok(vec![o, q.with_cols(self.heads)])
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (ins, numbers) = self.numbers(ins);
         let (q, k, v) = (ins[0], ins[1], ins[2]);
-        let seq = q.shape[1] as usize;
-        let columns = v.cols() as u64 / self.kv_heads * self.heads;
+        let [seq, keys] = [q, k].map(|x| x.shape[1] as usize);
+        let values = v.cols() / self.kv_heads as usize;
+        let columns = values as u64 * self.heads;
         let mut o = Tensor::zeros(vec![q.shape[0], q.shape[1], columns]);
         let mut lse = Tensor::zeros(vec![q.shape[0], q.shape[1], self.heads]);
         for (h, kept) in heads(q, self.heads).zip(shared(k, self.heads, self.kv_heads)) {
             let (of_values, of_results) = (kept.of(v), h.of(&o));
             let sink = ins.get(3).map(|sinks| sinks.data[h.head]);
-            let part = Attention::part(numbers.copied(), h.first, seq);
+            let part = Attention::part(numbers.copied(), kept.first, keys);
+            let own = self.queries(&part, seq);
             let rows = |j: usize| (&k.data[kept.at(part[j])], &v.data[of_values.at(part[j])]);
-            for (n, i) in part.iter().copied().enumerate() {
+            for (n, i) in own.into_iter().enumerate() {
                 let seen = self.seen(n, part.len());
-                let (row, l) = self.row((h.head, sink), n, &q.data[h.at(i)], seen, rows);
+                let query = (&q.data[h.at(i)], values);
+                let (row, l) = self.row((h.head, sink), n, query, seen, rows);
                 o.data[of_results.at(i)].copy_from_slice(&row);
                 lse.data[h.number(i)] = l;
             }
@@ -443,7 +466,37 @@ impl Op for Attention {
             states.for_each(|t| Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(7));
             sample
         };
+        // Keys of a grid.
+        let others = |mut sample: Sample, tokens: u64| {
+            for t in &mut sample.ins[1..3] {
+                Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(tokens);
+            }
+            sample
+        };
+        let full = Attention {
+            others: true,
+            ..Attention::new(3, false)
+        };
+        let capped_full = Attention {
+            softcap: Some(0.5),
+            kv_heads: 1,
+            ..full
+        };
+        let some_others = Attention {
+            partial: true,
+            ..full
+        };
+        let some_of_others = |mut sample: Sample| {
+            let numbers = sample.ins[1].per_row();
+            sample.ins.push(numbers);
+            sample
+        };
         vec![
+            others(of(full, 4, "of others"), 3),
+            others(of(capped_full, 7, "of others, shared, softcap, wide"), 70).bindings(1, 66),
+            others(sinks(full, "of others, sinks"), 5),
+            some_of_others(others(of(some_others, 4, "of some others"), 131)).bindings(2, 5),
+            some_of_others(others(sinks(some_others, "of some others, sinks"), 9)),
             sample(3, 3, true, None, "causal"),
             sample(2, 2, false, None, "full"),
             sample(1, 1, true, None, "long").bindings(1, 70),

@@ -8,6 +8,8 @@ use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
+use odec_program::Dim;
+use std::sync::Arc;
 
 /// q, k, v, o, lse, d_o → d_q, d_k, d_v. With `p_ij = exp(s_ij − lse_i)` and `δ_i = d_o_i · o_i`:
 /// `d_v_j = Σ_i p_ij d_o_i`, `ds_ij = p_ij (d_o_i · v_j − δ_i)`, `d_q_i = Σ_j ds_ij k_j / √head`,
@@ -32,8 +34,8 @@ impl Op for AttentionBackward {
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let (ins, numbers) = self.attention.numbers(ins);
         let [q, k, v, o, lse, d] = reals(Self::NAME, ins)?;
-        self.attention.check_numbers(Self::NAME, numbers, Some(q))?;
-        let results = self.attention.check_own(Self::NAME, [q, k, v])?;
+        self.attention.check_numbers(Self::NAME, numbers, Some(k))?;
+        let results = self.attention.check_whole(Self::NAME, [q, k, v])?;
         if let Some(t) = [o, d].into_iter().find(|t| **t != results) {
             return fail(Self::NAME, format!("a result of type {t}, not {results}"));
         }
@@ -48,15 +50,15 @@ impl Op for AttentionBackward {
         let &[q, k, v, o, lse, d] = ins else {
             unreachable!("infer counted the operands")
         };
-        let seq = q.shape[1] as usize;
+        let [seq, keys] = [q, k].map(|x| x.shape[1] as usize);
         let attention = self.attention;
         let scale = 1.0 / ((q.cols() as u64 / attention.heads) as f64).sqrt();
         let [mut d_q, mut d_k, mut d_v] = [q, k, v].map(|x| Tensor::zeros(x.shape.clone()));
         let kept = shared(k, attention.heads, attention.kv_heads);
         for (h, kept) in heads(q, attention.heads).zip(kept) {
             let (of_results, of_values) = (h.of(o), kept.of(v));
-            let part = Attention::part(numbers.copied(), h.first, seq);
-            for (n, i) in part.iter().copied().enumerate() {
+            let part = Attention::part(numbers.copied(), kept.first, keys);
+            for (n, i) in attention.queries(&part, seq).into_iter().enumerate() {
                 let (q_i, d_i) = (&q.data[h.at(i)], &d.data[of_results.at(i)]);
                 let delta = dot(d_i, &o.data[of_results.at(i)]);
                 for m in attention.seen(n, part.len()) {
@@ -115,7 +117,34 @@ impl Op for AttentionBackward {
             sample.ins.push(TensorType::state(1));
             sample
         };
+        let others = |attention: Attention, value: u64, tokens: u64, name| {
+            let attention = Attention {
+                others: true,
+                ..attention
+            };
+            let mut sample = of(attention, value, name);
+            for t in &mut sample.ins[1..3] {
+                Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(tokens);
+            }
+            if attention.partial {
+                let numbers = sample.ins[1].per_row();
+                sample.ins.push(numbers);
+            }
+            sample
+        };
+        let some_of = Attention {
+            partial: true,
+            ..Attention::new(2, false)
+        };
+        let capped = Attention {
+            softcap: Some(0.5),
+            kv_heads: 1,
+            ..Attention::new(3, false)
+        };
         vec![
+            others(Attention::new(3, false), 4, 3, "of others"),
+            others(capped, 7, 70, "of others, shared, softcap, wide").bindings(1, 66),
+            others(some_of, 6, 131, "of some others").bindings(2, 5),
             some(Attention::new(3, true), "of some").bindings(2, 9),
             some(Attention::new(2, false), "of some, full").bindings(1, 140),
             sample(3, 3, true, None, "causal"),

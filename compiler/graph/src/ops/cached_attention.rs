@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
 /// gives for the last S of `past + S` tokens. Of several sequences S is 1, and behind v are the positions of their tokens, `[B, S, 1]`: each sequence has
 /// a past of its own. The last operand may be sinks. Attention that is not causal is to all P rows, has no positions, and k and v may be `[1, P, ..]`: all
-/// sequences read the same. Partial, the very last are numbers of all tokens that are kept, `[B, P, 1]`.
+/// sequences read the same. Partial, the very last are numbers of all tokens that are kept, `[B, P, 1]`; where all are read, these say which keys take part,
+/// and all queries do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
     pub attention: Attention,
@@ -62,11 +63,11 @@ impl Op for CachedAttention {
                 return fail(Self::NAME, "needs the position of each sequence's token");
             }
         }
-        let [q, k, v] = self.attention.operands(Self::NAME, &others, 1)?;
+        let [q, k, v] = self.attention.operands(Self::NAME, &others)?;
         let o = self.attention.check(Self::NAME, [q, k, v])?;
         let (causal, each) = (self.attention.causal, self.each);
-        if self.attention.partial && !causal {
-            return fail(Self::NAME, "all kept keys take part");
+        if self.attention.others {
+            return fail(Self::NAME, "kept keys are of a number of their own");
         }
         match k.shape[..] {
             [Dim::Batch, Dim::Fixed(_), Dim::Fixed(_)] if causal => Ok(vec![o]),
@@ -105,7 +106,8 @@ impl Op for CachedAttention {
             return Err(refused(what));
         }
         let attention = self.attention;
-        let columns = v.cols() as u64 / attention.kv_heads * attention.heads;
+        let values = v.cols() / attention.kv_heads as usize;
+        let columns = values as u64 * attention.heads;
         let mut o = Tensor::zeros(vec![q.shape[0], q.shape[1], columns]);
         // Those of one sequence serve all.
         let kept = shared(k, attention.heads, attention.kv_heads).cycle();
@@ -120,13 +122,13 @@ impl Op for CachedAttention {
             let part = Attention::part(numbers.copied(), kept.first, all);
             let rows = |j: usize| (&k.data[kept.at(part[j])], &v.data[of_values.at(part[j])]);
             for i in 0..seq {
-                // Where queries see all keys, all take part.
+                // Where queries see all keys, all queries take part.
                 let at = match causal {
                     true => part.iter().position(|row| *row == past + i),
                     false => Some(past + i),
                 };
                 let Some(at) = at else { continue };
-                let query = &q.data[h.at(i)];
+                let query = (&q.data[h.at(i)], values);
                 let seen = attention.seen(at, part.len());
                 let (row, _) = attention.row(of, at, query, seen, rows);
                 o.data[of_results.at(i)].copy_from_slice(&row);
@@ -206,7 +208,15 @@ impl Op for CachedAttention {
         };
         let mut sinks = of(scores, 4, "other scores and sinks").after(63);
         sinks.ins.push(TensorType::real([Dim::Fixed(3)]));
+        let some = Attention {
+            partial: true,
+            ..Attention::new(3, false)
+        };
+        let mut some = each(some, "some of one").bindings(4, 1);
+        let numbers = some.ins[1].per_row();
+        some.ins.push(numbers);
         vec![
+            some,
             sample(3, 3, None, "from the start"),
             sample(2, 2, None, "after 65").after(65),
             sample(4, 2, None, "shared").after(65),

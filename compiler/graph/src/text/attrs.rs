@@ -128,13 +128,14 @@ impl Attr for Vec<i32> {
 }
 
 impl Attr for Size {
-    const WHAT: &'static str = "a product of one number, `B`, `S` and `P`, such as `4·B·S`";
+    const WHAT: &'static str = "a product of one number, `B`, `S`, `T` and `P`, such as `4·B·S`";
     fn read(text: &str) -> Option<Size> {
         let mut size = Size::ONE;
         for (i, part) in text.split('·').enumerate() {
             let power = match part {
                 "B" => &mut size.batch,
                 "S" => &mut size.seq,
+                "T" => &mut size.source,
                 "P" => &mut size.past,
                 n if i == 0 => {
                     size.factor = n.parse().ok()?;

@@ -251,11 +251,12 @@ impl Reader<'_> {
     }
 
     fn dim(&mut self) -> Parsed<Dim> {
-        let what = "`B`, `S` or a number";
+        let what = "`B`, `S`, `T` or a number";
         let start = self.cursor.at;
         match self.cursor.name(what)? {
             "B" => Ok(Dim::Batch),
             "S" => Ok(Dim::Seq),
+            "T" => Ok(Dim::Source),
             n => match n.parse() {
                 Ok(n) => Ok(Dim::Fixed(n)),
                 Err(_) => {

@@ -279,6 +279,7 @@ fn wrong_operands_are_errors() {
         batch: 1,
         seq: 0,
         past: 0,
+        source: 0,
     };
     let cases: Vec<(OpKind, Vec<TensorType>)> = vec![
         (parameter("", &[2]).into(), vec![]),
@@ -478,6 +479,7 @@ fn wrong_values_are_errors() {
             batch: 2,
             seq: 0,
             past: 0,
+            source: 0,
         },
     };
     let errors = [

@@ -269,8 +269,8 @@ fn mistakes_are_located() {
             "line 2, column 16: `exp` gives [B, S, 4] here",
         ),
         (
-            "%y = exp(%x) : [B, T, 4]",
-            "line 2, column 20: expected `B`, `S` or a number, found `T`",
+            "%y = exp(%x) : [B, N, 4]",
+            "line 2, column 20: expected `B`, `S`, `T` or a number, found `N`",
         ),
         (
             "%y = exp(%x) : [B, S]",

@@ -27,7 +27,8 @@ pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String
     let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|t| (t, inputs));
     let seq = e.dim(1);
     let (padded, of_values) = (kernel.padded_head() as i64, kernel.padded_value() as i64);
-    let blocks = blocks(e, seq);
+    let all_keys = keys_of(e, kernel, seq);
+    let blocks = blocks(e, all_keys);
     let mut scratch = Scratch::new(e);
     // Of what is kept in pairs, half.
     let pairs = in_pairs(kernel);
@@ -76,11 +77,11 @@ pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String
     e.for_each(begin, end, 1, |e, number| {
         let heads = e.int(kernel.kv_heads as i64);
         let (batch, shared) = (e.div(number, heads), e.rem(number, heads));
-        let all = Head::of_keys(e, kernel, seq, batch, shared);
+        let all = Head::of_keys(e, kernel, all_keys, batch, shared);
         let listed = numbers.map(|numbers| {
-            let before = e.mul(batch, seq);
+            let before = e.mul(batch, all_keys);
             let numbers = Numbers::of(e, kernel, numbers, before, rest);
-            let count = numbers.list(e, (zero, seq), zero);
+            let count = numbers.list(e, (zero, all_keys), zero);
             (numbers, count, numbers.from(e, zero, None))
         });
         let of_part = |head: Head<'a>| match listed {
@@ -88,7 +89,8 @@ pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String
             None => head,
         };
         let of_keys = of_part(all);
-        let blocks = e.div_ceil(of_keys.seq, BLOCK);
+        let queries = if kernel.others { seq } else { of_keys.seq };
+        let blocks = e.div_ceil(queries, BLOCK);
         let of_values = of_keys.of_values(e);
         fill(e, dk, length, 0.0);
         fill(e, dv, values_length, 0.0);
@@ -96,7 +98,10 @@ pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String
         e.for_each(zero, members, 1, |e, member| {
             let number = e.add(first_head, member);
             let whole_head = Head::of_queries(e, kernel, seq, batch, number);
-            let head = of_part(whole_head);
+            let head = match kernel.others {
+                true => whole_head,
+                false => of_part(whole_head),
+            };
             let of_results = head.of_values(e);
             e.for_each(zero, blocks, 1, |e, query_block| {
                 let first = e.mul_int(query_block, BLOCK);
@@ -108,31 +113,36 @@ pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String
                 block.statistics(e, &of_results, o, lse, first, queries);
                 let whole = e.int(BLOCK * padded);
                 fill(e, block.dq, whole, 0.0);
-                key_blocks(e, &head, query_block, |e, key, keys, sight| {
-                    let [left, right] = block.k;
-                    of_keys.left(e, k, key, keys, left);
-                    if pairs {
-                        of_keys.right(e, k, key, keys, right);
-                    }
-                    of_values.left(e, v, key, keys, block.v);
-                    let before = e.mul_int(key, padded);
-                    let values_before = match kernel.value {
-                        None => before,
-                        Some(_) => e.mul_int(key, of_values.padded() as i64),
-                    };
-                    let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, values_before, e.elem));
-                    block.step(e, queries, keys, sight, dk, dv);
-                });
+                key_blocks(
+                    e,
+                    &head,
+                    (query_block, of_keys.seq),
+                    |e, key, keys, sight| {
+                        let [left, right] = block.k;
+                        of_keys.left(e, k, key, keys, left);
+                        if pairs {
+                            of_keys.right(e, k, key, keys, right);
+                        }
+                        of_values.left(e, v, key, keys, block.v);
+                        let before = e.mul_int(key, padded);
+                        let values_before = match kernel.value {
+                            None => before,
+                            Some(_) => e.mul_int(key, of_values.padded() as i64),
+                        };
+                        let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, values_before, e.elem));
+                        block.step(e, queries, keys, sight, dk, dv);
+                    },
+                );
                 head.write(e, block.dq, d_q, first, queries, |_, _| None);
             });
-            if let Some((numbers, ..)) = listed {
+            if let (Some((numbers, ..)), false) = (listed, kernel.others) {
                 numbers.each_other(e, (zero, seq), |e, row| whole_head.clear(e, d_q, row));
             }
         });
         of_keys.write(e, dk, d_k, zero, of_keys.seq, |_, _| None);
         of_values.write(e, dv, d_v, zero, of_keys.seq, |_, _| None);
         if let Some((numbers, ..)) = listed {
-            numbers.each_other(e, (zero, seq), |e, row| {
+            numbers.each_other(e, (zero, all_keys), |e, row| {
                 of_keys.clear(e, d_k, row);
                 of_values.clear(e, d_v, row);
             });

@@ -66,10 +66,10 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
                 block.step(e, queries, keys, sight);
             };
             if !kernel.causal {
-                let (zero, blocks) = (e.int(0), e.div_ceil(rows, BLOCK));
+                let (zero, blocks) = (e.int(0), e.div_ceil(of_keys.seq, BLOCK));
                 e.for_each(zero, blocks, 1, |e, j| {
                     let key = e.mul_int(j, BLOCK);
-                    let keys = rows_in_block(e, rows, key);
+                    let keys = rows_in_block(e, of_keys.seq, key);
                     let sight = Sight {
                         until: Until::All,
                         from: None,
@@ -110,6 +110,11 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
             Some(room) => (e.int(0), e.mul_int(sequence, room as i64)),
         };
         let numbers = Numbers::of(e, kernel, numbers, before, block.rest);
+        if !kernel.causal {
+            let count = numbers.list(e, (zero, rows), zero);
+            let of_some = of_keys.of_part(count, numbers.from(e, zero, None));
+            return attend(e, [head, of_some], past);
+        }
         let earlier = numbers.list(e, (zero, past), zero);
         let end = e.add(past, seq);
         let all = numbers.list(e, (past, end), earlier);

@@ -25,12 +25,13 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let seq = e.dim(1);
+    let keys = keys_of(e, kernel, seq);
     let block = Block::new(e, kernel, BLOCK);
     let blocks = blocks(e, seq);
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
         let (number, query_block) = (e.div(t, blocks), e.rem(t, blocks));
-        let heads = Head::pair(e, kernel, [seq; 2], number);
+        let heads = Head::pair(e, kernel, [seq, keys], number);
         let first = e.mul_int(query_block, BLOCK);
         let attend = |e: &mut Emitter, [head, of_keys]: [Head; 2]| {
             let queries = rows_in_block(e, head.seq, first);
@@ -38,11 +39,16 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
             let sink = sinks.map(|sinks| head.sink(e, sinks));
             block.start(e, sink);
             let [of_results, of_values] = [head, of_keys].map(|head| head.of_values(e));
-            key_blocks(e, &head, query_block, |e, key, keys, sight| {
-                of_keys.left(e, k, key, keys, block.k);
-                of_values.right(e, v, key, keys, block.v);
-                block.step(e, queries, keys, sight);
-            });
+            key_blocks(
+                e,
+                &head,
+                (query_block, of_keys.seq),
+                |e, key, keys, sight| {
+                    of_keys.left(e, k, key, keys, block.k);
+                    of_values.right(e, v, key, keys, block.v);
+                    block.step(e, queries, keys, sight);
+                },
+            );
             block.finish(e);
             block.write(e, &of_results, o, first, queries);
             let zero = e.int(0);
@@ -58,10 +64,14 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         };
         let of_batch = e.int(kernel.heads as i64);
         let batch = e.div(number, of_batch);
-        let (zero, before) = (e.int(0), e.mul(batch, seq));
+        let (zero, before) = (e.int(0), e.mul(batch, keys));
         let numbers = Numbers::of(e, kernel, numbers, before, block.rest);
-        let count = numbers.list(e, (zero, seq), zero);
+        let count = numbers.list(e, (zero, keys), zero);
         let part = numbers.from(e, zero, None);
+        if kernel.others {
+            let [head, of_keys] = heads;
+            return attend(e, [head, of_keys.of_part(count, part)]);
+        }
         let some = e.cmp(Cmp::Lt, first, count);
         e.when(some, |e| {
             attend(e, heads.map(|head| head.of_part(count, part)))
@@ -269,7 +279,11 @@ impl<'a> Block<'a> {
     pub fn finish(&self, e: &mut Emitter) {
         let (zero, end, lanes) = (e.int(0), e.int(self.columns), e.lanes as i64);
         e.for_each(zero, end, lanes, |e, c| {
-            let (max, sum) = (load_at(e, self.max, c), load_at(e, self.sum, c));
+            let (max, mut sum) = (load_at(e, self.max, c), load_at(e, self.sum, c));
+            if self.kernel.may_see_nothing() {
+                let one = e.float(1.0, e.vector());
+                sum = e.max_float(sum, one);
+            }
             let log = body::apply(e, UnaryOp::Log, sum);
             let lse = e.add(max, log);
             store_at(e, lse, self.max, c);

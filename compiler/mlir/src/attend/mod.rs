@@ -366,11 +366,19 @@ fn rows_in_block(e: &mut Emitter, seq: Val, first: Val) -> Val {
     e.min(left, block)
 }
 
-/// Runs over the key blocks that a block of queries sees: `step(first key, keys, which of them)`.
+/// Keys of a sequence, of which there are so many queries, in the kernels of whole sequences.
+fn keys_of(e: &mut Emitter, kernel: &Attend, seq: Val) -> Val {
+    match kernel.others {
+        true => e.dim(2),
+        false => seq,
+    }
+}
+
+/// Runs over the key blocks, of so many keys, that a block of queries sees: `step(first key, keys, which of them)`.
 fn key_blocks(
     e: &mut Emitter,
     head: &Head,
-    query_block: Val,
+    (query_block, keys): (Val, Val),
     mut step: impl FnMut(&mut Emitter, Val, Val, Sight),
 ) {
     let zero = e.int(0);
@@ -383,15 +391,15 @@ fn key_blocks(
             let sight = Sight::of(e, head, Until::All, queries, first);
             step(e, first, all, sight);
         });
-        let keys = rows_in_block(e, head.seq, queries);
+        let keys = rows_in_block(e, keys, queries);
         let sight = Sight::of(e, head, Until::Diagonal, queries, queries);
         step(e, queries, keys, sight);
     } else {
-        let blocks = blocks(e, head.seq);
+        let blocks = blocks(e, keys);
         let queries = head.slope.map(|_| e.mul_int(query_block, BLOCK));
         e.for_each(zero, blocks, 1, |e, j| {
             let first = e.mul_int(j, BLOCK);
-            let keys = rows_in_block(e, head.seq, first);
+            let keys = rows_in_block(e, keys, first);
             let sight = Sight {
                 until: Until::All,
                 from: None,

@@ -59,6 +59,8 @@ fn the_reference_gradient_is_the_derivative() {
         Case::of([1, 5, 2, 3], (2, 2), false, None).scored(),
         Case::of([1, 5, 4, 3], (2, 3), true, Some(3)).scored(),
         Case::of([2, 5, 2, 3], (1, 4), true, None).of_some(),
+        Case::of_others([2, 5, 2, 3], (1, 4), 3),
+        Case::of_others([2, 3, 2, 3], (1, 4), 5).of_some(),
     ] {
         let loss = |q: &[f64], k: &[f64], v: &[f64]| -> f64 {
             let (o, _) = case.forward(q, k, v);
@@ -334,6 +336,46 @@ fn tokens_that_take_no_part() {
     }
 }
 
+/// Keys of other tokens, fewer and more than queries, all or some of them; of a second sequence none takes part, and its queries give 0.
+#[test]
+fn keys_of_other_tokens() {
+    let capped = |case: Case| Case {
+        softcap: Some(2.5),
+        ..case
+    };
+    for (n, (heads, kv_heads, value, sinks)) in [
+        (4, 2, 8, vec![]),
+        (2, 1, 12, vec![0.5, -1.0]),
+        (3, 3, 5, vec![]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let case = |seq, keys| Case {
+            sinks: sinks.clone(),
+            ..Case::of_others([3, seq, heads, 8], (kv_heads, value), keys)
+        };
+        let on = compiled_in_turn::<f32>(&case(1, 1), n);
+        let of_some = compiled_in_turn::<f32>(&case(1, 1).of_some(), n + 1);
+        for (seq, keys) in [(1, 70), (70, 1), (5, 130), (131, 64), (64, 65)] {
+            // Gradients of a single key vanish.
+            check_case::<f32>(&case(seq, keys), 2e-5, &on);
+            check_case::<f32>(&case(seq, keys).of_some(), 2e-5, &of_some);
+        }
+    }
+    let case = capped(Case::of_others([3, 40, 2, 8], (1, 12), 131));
+    check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, 0));
+    let case = capped(Case::of_others([2, 131, 2, 8], (1, 12), 40)).of_some();
+    check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, 1));
+    for keys in [1, 33, 131] {
+        let pairs = Case::of_others([2, 67, 2, 9], (1, 7), keys);
+        let some = Case::of_others([3, 67, 2, 9], (1, 7), keys).of_some();
+        for pairs in [pairs, some].map(Case::in_pairs) {
+            same_in_pairs(&pairs, &pairs.evaluate::<f32>());
+        }
+    }
+}
+
 /// Reading token by token gives the bits of reading the whole.
 #[test]
 fn kept_keys_under_other_scores() {
@@ -401,15 +443,21 @@ fn kept_keys_of_several_sequences() {
         (false, None, vec![], false, false),
         own(Some(5), true),
         (false, None, vec![], true, false),
+        (false, None, vec![], false, true),
+        (false, None, vec![], true, true),
         some(vec![69, 3, 64], false),
         some(vec![3, 0, 69], false),
         some(vec![64, 3, 69], true),
     ] {
-        let case = Case::of([batch, seq, heads, head], (1, value), causal, window);
+        let shape = [batch, seq, heads, head];
+        let case = match causal {
+            true => Case::of(shape, (1, value), causal, window),
+            false => Case::of_others(shape, (1, value), seq),
+        };
         let case = match (causal, part) {
             (true, false) => case.scored(),
-            (true, true) => case.of_some(),
-            (false, _) => case,
+            (_, true) => case.of_some(),
+            (false, false) => case,
         };
         let case = if pairs { case.in_pairs() } else { case };
         let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
@@ -417,6 +465,7 @@ fn kept_keys_of_several_sequences() {
         };
         let spec = Attend {
             room: Some(seq as u64),
+            others: false,
             ..spec
         };
         let whole = case.evaluate::<f32>()[0].clone();
@@ -507,6 +556,7 @@ fn an_empty_head_is_refused() {
         scores: Default::default(),
         order: Default::default(),
         partial: false,
+        others: false,
     };
     let kernel = odec_program::Kernel {
         symbol: "k".into(),

@@ -76,7 +76,7 @@ fn form(text: &str, symbol: &str) -> String {
     text.replace(|c: char| c.is_ascii_digit(), "")
 }
 
-/// Attention with the most registers: wide heads that share keys and see a window, other scores and wider values; and of some tokens. No model of the library has such.
+/// Attention with the most registers: wide heads that share keys and see a window, other scores and wider values; of some tokens, and to keys of others. No model of the library has such.
 fn wide_heads() -> Vec<Kernel> {
     let spec = |inputs, head| Attend {
         dtype: DType::F32,
@@ -93,6 +93,7 @@ fn wide_heads() -> Vec<Kernel> {
         scores: Default::default(),
         order: Default::default(),
         partial: false,
+        others: false,
     };
     let scores = Scores {
         softcap: Some(50.0),
@@ -123,15 +124,26 @@ fn wide_heads() -> Vec<Kernel> {
         ..spec.clone()
     };
     all.extend([some(&all[0]), some(&spec(DType::Bf16, 64))]);
+    let others = |spec: Attend| Attend {
+        causal: false,
+        window: None,
+        others: true,
+        ..spec
+    };
+    let shared = |head| others(spec(DType::Bf16, head));
+    all.extend([some(&all[0]), all[0].clone()].map(others));
+    all.extend([64, 128].map(shared));
+    all.extend([64, 128].map(|head| Attend {
+        kv_heads: 4,
+        ..shared(head)
+    }));
     all.into_iter()
         .flat_map(|spec| {
             let mut back = spec.clone();
             back.scores.sinks = false;
-            [
-                KernelSpec::Attend(spec.clone()),
-                KernelSpec::AttendCached(spec),
-                KernelSpec::AttendBackward(back),
-            ]
+            let kept = (!spec.others).then(|| KernelSpec::AttendCached(spec.clone()));
+            let whole = [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)];
+            whole.into_iter().chain(kept)
         })
         .map(|spec| Kernel {
             symbol: spec.symbol(),

@@ -66,7 +66,8 @@ fn every_launch_is_one_that_a_card_takes() {
         let mut slots = BTreeMap::new();
         for (entry_name, entry) in &m.program.entries {
             let whole = entry.maxima.longest();
-            let mut sizes = vec![whole, Bindings::new(1, 3)];
+            let few = Bindings::new(1, 3).beside(whole.source.min(2));
+            let mut sizes = vec![whole, few];
             if *entry_name == EntryId::Decode {
                 sizes = vec![whole, Bindings::new(1, 1).after(whole.seq - 1)];
             }

@@ -208,12 +208,11 @@ impl Layer for Attend {
 
     fn reads(&self) -> Reads {
         let attention = &self.attention;
-        let elsewhere = self.from.as_ref().is_some_and(|from| !from.own);
-        // Where distances count, and where keys are of another sequence, scores say what is left out: a bound would lift them.
+        // Where distances count, scores say what is left out: a bound would lift them.
         let distances = attention.window.is_some() || attention.alibi;
-        let bounded = attention.softcap.is_some() && (distances || elsewhere);
+        let bounded = attention.softcap.is_some() && distances;
         let own = Reads {
-            all_tokens: bounded && !elsewhere,
+            all_tokens: bounded,
             padding: bounded && !attention.causal,
             ..Keys::reads(&self.from, attention, self.kept)
         };

@@ -123,7 +123,7 @@ fn constant_launches(code: &LaunchList) -> Vec<bool> {
     for b in code.launches.iter().flat_map(writes) {
         *writers.entry(b).or_default() += 1;
     }
-    let of_fixed_size = |s: &Size| s.batch == 0 && s.seq == 0 && s.past == 0;
+    let of_fixed_size = |s: &Size| *s == Size::fixed(s.factor);
     let mut made: BTreeSet<BufferId> = BTreeSet::new();
     let is_constant = |l: &Launch| {
         let uses = l.uses().all(|(b, mode)| match &code.get(b).home {

@@ -19,7 +19,7 @@ use entries::Maker;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TypeError};
 use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Precision, Train};
-use odec_program::{DType, Entry, EntryId, Io, Maxima, Program, ResultId, Slot};
+use odec_program::{DType, Dim, Entry, EntryId, Io, Maxima, Program, ResultId, Slot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -117,8 +117,8 @@ pub fn build_manifest(
 /// [`AssembleError::Params`] and [`AssembleError::Plan`] when the model does not fit into memory; anything else is a
 /// fault of the compiler.
 pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
-    let alone = Maxima::new(1, model.maxima.seq);
-    let (whole, trained) = (model.maxima.into(), trained(model));
+    let alone = Maxima::new(1, model.maxima.seq).beside(model.maxima.source);
+    let (whole, trained) = (Maxima::from(model.maxima), trained(model));
     let together = Maxima {
         tokens: Some(model.maxima.seq.max(TEXTS)),
         ..Maxima::new(TEXTS, model.maxima.seq)
@@ -136,8 +136,10 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         (EntryId::Grad, model.grad, trained),
     ]
     .into_iter()
-    .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
+    .filter_map(|(name, g, maxima)| Some((name, g?, of_sources(g?, maxima))))
     .collect();
+    // Of what reads no sequence.
+    let (alone, steps) = (alone.beside(0), trained.beside(0));
     let real = model.precision.real();
     let table = ParamTable::new(model.params, real, model.train.as_ref())?;
     let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g), real);
@@ -159,7 +161,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
             1 => Slot::Grads,
             _ => {
                 let (name, code) = (EntryId::Accumulate, accumulate(&table));
-                let e = maker.entry(name, code, trained, vec![], vec![])?;
+                let e = maker.entry(name, code, steps, vec![], vec![])?;
                 entries.insert(name, e);
                 Slot::Sums
             }
@@ -171,7 +173,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
             shape: vec![],
         }];
         let name = EntryId::Update;
-        let e = maker.entry(name, code, trained, vec![], outputs)?;
+        let e = maker.entry(name, code, steps, vec![], outputs)?;
         entries.insert(name, e);
     }
     let Maker {
@@ -241,8 +243,20 @@ pub fn gradient(
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
     maker.graphs = known;
-    let entry = maker.graph_entry(EntryId::Grad, graph, trained(model))?;
+    let entry = maker.graph_entry(EntryId::Grad, graph, of_sources(graph, trained(model)))?;
     Ok(Some((entry, maker.graphs)))
+}
+
+/// What the entry of a graph is planned for: without sources, where it reads none.
+fn of_sources(graph: &Graph, maxima: Maxima) -> Maxima {
+    let reads = graph.nodes().any(|(_, n)| match &n.op {
+        OpKind::Input(input) => input.ty.shape.contains(&Dim::Source),
+        _ => false,
+    });
+    match reads {
+        true => maxima,
+        false => maxima.beside(0),
+    }
 }
 
 /// What loss and gradient are planned for.
@@ -252,8 +266,8 @@ fn trained(model: &Model) -> Maxima {
         None => model.maxima.into(),
         Some(tokens) => Maxima {
             batch: (tokens / Pairs::SHORTEST).max(1),
-            seq: model.maxima.seq,
             tokens: Some(tokens),
+            ..Maxima::from(model.maxima)
         },
     }
 }

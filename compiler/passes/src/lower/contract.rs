@@ -322,6 +322,7 @@ fn extent(s: Size) -> Extent {
             batch: 0,
             seq: 0,
             past: 0,
+            source: 0,
         } => Extent::Static(factor),
         _ => Extent::Dynamic,
     }

@@ -320,7 +320,8 @@ impl Lowering<'_> {
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;
-                self.launch(KernelSpec::Attend(spec), args, sizes(&[0, 1]), vec![], n);
+                let dims = self.whole(&spec, n);
+                self.launch(KernelSpec::Attend(spec), args, dims, vec![], n);
                 Ok(())
             }
             (Kind::AttendBackward(spec), _) => {
@@ -331,7 +332,7 @@ impl Lowering<'_> {
                 if spec.reads_delta() {
                     args[3] = self.delta(&spec, n)?;
                 }
-                let dims = sizes(&[0, 1]);
+                let dims = self.whole(&spec, n);
                 self.launch(KernelSpec::AttendBackward(spec), args, dims, vec![], n);
                 Ok(())
             }
@@ -454,6 +455,15 @@ impl Lowering<'_> {
             order: self.tiling.attends(inputs),
             ..spec
         }
+    }
+
+    /// Sequences and their tokens, and the tokens that keys are of where these are others.
+    fn whole(&self, spec: &Attend, n: u32) -> Vec<Size> {
+        let [q, k] = [0, 1].map(|i| self.graph.ty(self.graph.node(n).operands[i]));
+        let mut dims = vec![q.shape[0], q.shape[1]];
+        dims.extend(spec.others.then(|| k.tokens()));
+        let size = |d| Size::of(&[d]).expect("one dimension");
+        dims.into_iter().map(size).collect()
     }
 
     /// δ of the gradients of attention, a number for each token and head: once, before all blocks that read it.

@@ -77,8 +77,8 @@ pub fn maps(spec: &KernelSpec, dims: &[u64], target: Target) -> Vec<TensorMap> {
             .map(|n| factor(c, n, dims))
             .collect(),
         KernelSpec::Attend(a) if warpgroup::attends(a, target) => {
-            let (batch, seq) = (dims[0], dims[1]);
-            heads(a, batch, [seq; 2])
+            let [batch, queries, keys] = a.lengths(dims);
+            heads(a, batch, [queries, keys])
         }
         KernelSpec::AttendCached(a) if warpgroup::attends(a, target) => {
             let (seq, past) = (dims[0], dims[1]);
@@ -87,7 +87,12 @@ pub fn maps(spec: &KernelSpec, dims: &[u64], target: Target) -> Vec<TensorMap> {
         KernelSpec::AttendBackward(a) if warpgroup::attends(a, target) => {
             let map = |operand| {
                 let tall = warpgroup::attend_streamed(a);
-                of_heads(a, operand, (dims[0], dims[1]), tall)
+                let [batch, queries, keys] = a.lengths(dims);
+                let rows = match Attend::is_of_keys(operand as u64) {
+                    true => keys,
+                    false => queries,
+                };
+                of_heads(a, operand, (batch, rows), tall)
             };
             BACKWARD.into_iter().map(map).collect()
         }

@@ -38,7 +38,8 @@ pub fn of(
             )]
         }
         KernelSpec::Attend(a) => {
-            let (o, lse) = forward(a, words, [dims[0], dims[1], 0], dims[1]);
+            let [batch, seq, keys] = a.lengths(dims);
+            let (o, lse) = forward(a, words, [batch, seq, 0], keys);
             vec![(3, o), (4, lse)]
         }
         KernelSpec::AttendCached(a) => {
@@ -49,7 +50,7 @@ pub fn of(
             )]
         }
         KernelSpec::AttendBackward(a) => {
-            let [q, k, v] = backward(a, words, dims[0], dims[1]);
+            let [q, k, v] = backward(a, words, a.lengths(dims));
             vec![(6, q), (7, k), (8, v)]
         }
         _ => vec![],
@@ -299,41 +300,42 @@ fn add(to: &mut [(f64, f64)], (factor, off): (f64, f64), by: &[f64]) {
 }
 
 /// Gradients of queries, keys and values.
-fn backward(a: &Attend, words: &[Words], batch: u64, seq: u64) -> [Wanted; 3] {
-    let rows = batch * seq;
+fn backward(a: &Attend, words: &[Words], [batch, seq, keys]: [u64; 3]) -> [Wanted; 3] {
+    let (rows, rows_of_keys) = (batch * seq, batch * keys);
     let [q, d_o] = [0, 5].map(|n| Rows::of(words[n], a.inputs, rows, a.heads, a));
-    let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, rows, a.kv_heads, a));
+    let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, rows_of_keys, a.kv_heads, a));
     let (heads, kv_heads, group) = (a.heads as usize, a.kv_heads as usize, a.group() as usize);
     // On tensor cores inputs are rounded.
     let [delta, lse] = [3, 4].map(|n| numbers(words[n], a.dtype, rows as usize * heads));
-    let (seq, head) = (seq as usize, a.head as usize);
-    let last = tensor::bound((seq * group) as u64);
+    let (seq, keys, head) = (seq as usize, keys as usize, a.head as usize);
+    let last = tensor::bound(keys.max(seq * group) as u64);
     // Of one sequence, the heads of queries that share keys.
     let part = |n: usize| {
         let (sequence, kv) = (n / kv_heads, n % kv_heads);
-        let zero = || vec![(0.0, 1e-9); seq * head];
-        let (mut d_q, mut d_k, mut d_v) = (vec![zero(); group], zero(), zero());
+        let zero = |rows: usize| vec![(0.0, 1e-9); rows * head];
+        let mut d_q = vec![zero(seq); group];
+        let (mut d_k, mut d_v) = (zero(keys), zero(keys));
         for (member, d_q) in d_q.iter_mut().enumerate() {
             let number = kv * group + member;
             for i in 0..seq {
                 let token = sequence * seq + i;
                 let (q, d_o) = (q.row(token, number), d_o.row(token, number));
-                let seen = seen(a, i, seq);
+                let seen = seen(a, i, keys);
                 let query = Query {
                     head: number,
                     position: i,
                     numbers: q,
                     sink: None,
                 };
-                let of_keys = seen.clone().map(|j| (j, k.row(sequence * seq + j, kv)));
+                let key = |j: usize| sequence * keys + j;
+                let of_keys = seen.clone().map(|j| (j, k.row(key(j), kv)));
                 let (scores, error) = scores(a, &query, of_keys);
                 // The bound's derivative moves by no more than this with its argument.
                 let bend_off = a.scores.softcap.map_or(0.0, |c| error / c + 1e-6);
                 let delta = delta[token * heads + number];
                 let relative = 2.0 * error + 1.05 * U;
                 for (j, (score, bend)) in seen.zip(scores) {
-                    let (key, value) =
-                        (k.row(sequence * seq + j, kv), v.row(sequence * seq + j, kv));
+                    let (key, value) = (k.row(key(j), kv), v.row(key(j), kv));
                     let p = (score - lse[token * heads + number]).exp();
                     let rate = dot(d_o, value) - delta;
                     let slope = bend * p * rate * a.scale;
@@ -355,13 +357,15 @@ fn backward(a: &Attend, words: &[Words], batch: u64, seq: u64) -> [Wanted; 3] {
         (d_q, d_k, d_v)
     };
     let parts = shared(batch as usize * kv_heads, part);
-    let mut all =
-        [heads, kv_heads, kv_heads].map(|heads| vec![(0.0, 0.0); rows as usize * heads * head]);
+    let numbers = [rows * a.heads, rows_of_keys * a.kv_heads];
+    let [of_queries, of_keys] = numbers.map(|n| vec![(0.0, 0.0); n as usize * head]);
+    let mut all = [of_queries, of_keys.clone(), of_keys];
     for (n, (d_q, d_k, d_v)) in parts.into_iter().enumerate() {
         let (sequence, kv) = (n / kv_heads, n % kv_heads);
         let mut put = |operand: usize, of: usize, number: usize, from: &Wanted| {
+            let tokens = from.len() / head;
             for (i, row) in from.chunks(head).enumerate() {
-                let first = ((sequence * seq + i) * of + number) * head;
+                let first = ((sequence * tokens + i) * of + number) * head;
                 all[operand][first..first + head].copy_from_slice(row);
             }
         };

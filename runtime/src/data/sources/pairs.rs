@@ -122,7 +122,8 @@ impl PairFiles<'_> {
         tokenise(&mut pairs)?;
         Ok(first.map(|first| {
             format!(
-                "{skipped} of {all} pairs are left out: a text of theirs has more than the {} tokens that the context has room for, first at {first}",
+                "{skipped} of {all} pairs are left out: a text of theirs has more tokens than its context has room for, {} of a source and {} of a target, first at {first}",
+                s.source_context - 1,
                 s.context - 1
             )
         }))
@@ -137,20 +138,22 @@ impl PairFiles<'_> {
         target: &[u32],
     ) -> Result<Option<String>, DataError> {
         let path = pair.file.path().shown();
-        let texts = [("source", source), ("target", target)];
-        for (what, tokens) in texts {
+        let texts = [
+            ("source", source, s.source_context),
+            ("target", target, s.context),
+        ];
+        for (what, tokens, context) in texts {
             // What a tokenizer makes nothing of.
             if tokens.is_empty() {
                 return Err(bad(pair.file, pair.line, format!("its {what} is empty")));
             }
-            if tokens.len() as u64 >= s.context {
+            if tokens.len() as u64 >= context {
                 if self.form.skip_longer {
                     return Ok(Some(format!("{path}, line {}", pair.line + 1)));
                 }
                 let reason = format!(
-                    "its {what} has {} tokens and an end, and the context has room for {}; give a longer context, or write `pairs(…, skip_longer)`",
+                    "its {what} has {} tokens and an end, and its context has room for {context}; give a longer context, or write `pairs(…, skip_longer)`",
                     tokens.len(),
-                    s.context
                 );
                 return Err(bad(pair.file, pair.line, reason));
             }

@@ -70,6 +70,7 @@ fn opened(
         tokenizer: &Tokenizer::bytes(),
         cache: Path::new("/nowhere"),
         context: 16,
+        source_context: 0,
         show: Show::Nothing,
     };
     sources::open(source, shape.classes)

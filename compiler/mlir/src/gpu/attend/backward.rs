@@ -7,7 +7,7 @@
 
 use super::part::{Part, Rows};
 use super::scores::{ahead, exact_exp, shaped, slope};
-use super::{MINE, Seen, Side, Work, each_member, number, window};
+use super::{MINE, Seen, Side, Work, each_member, keys_of, number, window};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Type, Val};
 use crate::gpu::stage::Matrix;
@@ -22,9 +22,11 @@ const LSE: u64 = 4;
 const D_O: u64 = 5;
 const NUMBERS: u64 = 9;
 
-/// Dims `[batch, seq]`; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
+/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (batch, seq) = (e.dim(0), e.dim(1));
+    let of_keys = keys_of(e, kernel, seq);
+    let rows = [seq, of_keys];
     let block = e.block();
     let tiles = e.div_ceil(seq, ROWS as i64);
     let half = e.mul(batch, tiles);
@@ -33,15 +35,22 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
     e.either(of_queries, |e, of_queries| match of_queries {
         true => {
             let work = Work::new(e, kernel, INPUTS, Side::Queries, (block, seq));
-            of_some(e, &work, seq, &[6], queries);
+            of_some(e, &work, (Side::Queries, rows), &[6], queries);
         }
         false => {
             let tile = e.sub(block, half);
-            let work = Work::new(e, kernel, INPUTS, Side::Keys, (tile, seq));
-            of_some(e, &work, seq, &[7, 8], keys);
+            let work = Work::new(e, kernel, INPUTS, Side::Keys, (tile, of_keys));
+            of_some(e, &work, (Side::Keys, rows), &[7, 8], keys);
         }
     });
     Ok(())
+}
+
+/// The tokens that queries and keys of a sequence are of.
+#[derive(Clone, Copy)]
+struct Sides {
+    queries: Tokens,
+    keys: Tokens,
 }
 
 /// The tokens of a sequence, or those of them that take part.
@@ -88,41 +97,52 @@ impl Tokens {
     }
 }
 
-/// Calls `f` if a block has rows that take part; the others' gradients, these operands, become zero.
+/// Calls `f` if a block of a side has rows that take part, of so many queries and keys; the others' gradients, these operands, become zero.
 fn of_some(
     e: &mut Emitter,
     work: &Work,
-    seq: Val,
+    (side, rows): (Side, [Val; 2]),
     operands: &[u64],
-    f: impl FnOnce(&mut Emitter, &Work, Tokens),
+    f: impl FnOnce(&mut Emitter, &Work, Sides),
 ) {
-    let mut tokens = Tokens {
-        all: seq,
-        part: None,
-    };
+    let [queries, mut keys] = rows.map(|all| Tokens { all, part: None });
     if !work.kernel.partial {
-        return f(e, work, tokens);
+        return f(e, work, Sides { queries, keys });
     }
-    let (zero, before) = (e.int(0), e.mul(work.batch, seq));
+    let (zero, before) = (e.int(0), e.mul(work.batch, keys.all));
     let part = Part::of(e, work, NUMBERS, before, zero);
-    let count = part.count(e, work, seq);
-    tokens.part = Some((part, count));
+    let count = part.count(e, work, keys.all);
+    keys.part = Some((part, count));
+    let sides = match work.kernel.others {
+        true => Sides { queries, keys },
+        false => Sides {
+            queries: keys,
+            keys,
+        },
+    };
+    let own = match side {
+        Side::Queries => sides.queries,
+        Side::Keys => sides.keys,
+    };
+    if own.part.is_none() {
+        return f(e, work, sides);
+    }
     let some = e.below(work.row, count);
     e.when(some, |e| {
-        tokens.list(e, work, (Rows::Own, work.row));
-        f(e, work, tokens);
+        own.list(e, work, (Rows::Own, work.row));
+        f(e, work, sides);
     });
     for operand in operands {
-        let all = work.matrix(e, *operand, seq);
+        let all = work.matrix(e, *operand, own.all);
         part.clear(e, work, (*operand, all), None);
     }
 }
 
 /// dQ = dS·K.
-fn queries(e: &mut Emitter, work: &Work, tokens: Tokens) {
+fn queries(e: &mut Emitter, work: &Work, sides: Sides) {
     let own = (Rows::Own, work.row);
-    let [q, d_o, d_q] = [0, 5, 6].map(|n| tokens.matrix(e, work, n, own));
-    deltas(e, work, tokens, own, ROWS);
+    let [q, d_o, d_q] = [0, 5, 6].map(|n| sides.queries.matrix(e, work, n, own));
+    deltas(e, work, sides.queries, own, ROWS);
     e.barrier();
     // The thread's rows; those beyond the last repeat it.
     let own_rows = own;
@@ -133,16 +153,16 @@ fn queries(e: &mut Emitter, work: &Work, tokens: Tokens) {
             let r = e.add_int(own, i);
             let delta = number(e, place, r);
             let r = e.add(work.row, r);
-            (statistic(e, work, tokens, own_rows, r), delta)
+            (statistic(e, work, sides.queries, own_rows, r), delta)
         })
         .collect();
-    let seq = tokens.count();
+    let all = sides.keys.count();
     let end = match work.kernel.causal {
         true => {
             let end = e.add_int(work.row, ROWS as i64);
-            e.min(end, seq)
+            e.min(end, all)
         }
-        false => seq,
+        false => all,
     };
     let zero = e.int(0);
     let from = window(work.kernel).map(|w| e.int(1 - w));
@@ -162,8 +182,8 @@ fn queries(e: &mut Emitter, work: &Work, tokens: Tokens) {
     let query = steep.map(|_| e.add(work.row, own));
     let sums = e.for_with(begin, end, COLS as i64, &start, |e, first, sums| {
         let others = (Rows::Other, first);
-        tokens.list(e, work, others);
-        let [k, v] = [1, 2].map(|n| tokens.matrix(e, work, n, others));
+        sides.keys.list(e, work, others);
+        let [k, v] = [1, 2].map(|n| sides.keys.matrix(e, work, n, others));
         let scores = work.products(e, q, k, first);
         let rates = work.products(e, d_o, v, first);
         let numbers: Vec<Val> = (0..scores.len())
@@ -184,20 +204,20 @@ fn queries(e: &mut Emitter, work: &Work, tokens: Tokens) {
 }
 
 /// dV = Pᵀ·dO, dK = dSᵀ·Q.
-fn keys(e: &mut Emitter, work: &Work, tokens: Tokens) {
+fn keys(e: &mut Emitter, work: &Work, sides: Sides) {
     let own = (Rows::Own, work.row);
-    let [k, v, d_k, d_v] = [1, 2, 7, 8].map(|n| tokens.matrix(e, work, n, own));
-    let seq = tokens.count();
+    let [k, v, d_k, d_v] = [1, 2, 7, 8].map(|n| sides.keys.matrix(e, work, n, own));
+    let all = sides.queries.count();
     let zero = e.int(0);
     let begin = match work.kernel.causal {
         true => e.floor_to(work.row, COLS as i64),
         false => zero,
     };
     let to = window(work.kernel).map(|w| e.int(w - 1));
-    let end = to.map_or(seq, |to| {
+    let end = to.map_or(all, |to| {
         let end = e.add_int(work.row, ROWS as i64);
         let end = e.add(end, to);
-        e.min(end, seq)
+        e.min(end, all)
     });
     let seen = Seen {
         begin: match work.kernel.causal {
@@ -223,9 +243,9 @@ fn keys(e: &mut Emitter, work: &Work, tokens: Tokens) {
         });
         e.for_with(begin, end, COLS as i64, sums, |e, first, sums| {
             let others = (Rows::Other, first);
-            tokens.list(e, work, others);
-            let [q, d_o] = [0, 5].map(|n| tokens.matrix(e, work, n, others));
-            deltas(e, work, tokens, others, COLS);
+            sides.queries.list(e, work, others);
+            let [q, d_o] = [0, 5].map(|n| sides.queries.matrix(e, work, n, others));
+            deltas(e, work, sides.queries, others, COLS);
             let scores = work.products(e, k, q, first);
             let rates = work.products(e, v, d_o, first);
             let columns: Vec<(Val, Val)> = (0..4)
@@ -233,7 +253,7 @@ fn keys(e: &mut Emitter, work: &Work, tokens: Tokens) {
                     let c = e.add_int(own, j);
                     let delta = number(e, place, c);
                     let c = e.add(first, c);
-                    (statistic(e, work, tokens, others, c), delta)
+                    (statistic(e, work, sides.queries, others, c), delta)
                 })
                 .collect();
             let numbers: Vec<(Val, Val)> = (0..scores.len())

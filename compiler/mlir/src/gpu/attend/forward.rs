@@ -6,7 +6,7 @@
 
 use super::part::{Part, Rows};
 use super::scores::{ahead, exact_exp, shaped, slope};
-use super::{MINE, PITCH, Seen, Side, Work, number, spread, window};
+use super::{MINE, PITCH, Seen, Side, Work, keys_of, number, spread, window};
 use crate::body::apply;
 use crate::emit::{Emitter, Val};
 use crate::gpu::rows::index;
@@ -21,11 +21,12 @@ const LSE: u64 = 4;
 /// In the place of it, in the cached kernel of several sequences.
 const PLACES: u64 = 4;
 
-/// Dims `[batch, seq]`; operands q, k, v, o, lse, and sinks if there are.
+/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, o, lse, and sinks if there are.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let seq = e.dim(1);
+    let keys = keys_of(e, kernel, seq);
     let zero = e.int(0);
-    attend(e, kernel, (seq, zero, seq), Some(LSE));
+    attend(e, kernel, (seq, zero, keys), Some(LSE));
     Ok(())
 }
 
@@ -83,6 +84,15 @@ fn attend(
     let operand = sinks + u64::from(kernel.scores.sinks);
     let before = e.mul(work.batch, rows);
     let part = Part::of(e, &work, operand, before, past);
+    if kernel.may_see_nothing() {
+        // All queries take part.
+        let some = Block {
+            total: part.count(e, &work, total),
+            part: Some((part, total)),
+            ..block
+        };
+        return some.emit(e);
+    }
     let earlier = part.count(e, &work, past);
     let all = part.count(e, &work, total);
     let queries = e.sub(all, earlier);
@@ -114,7 +124,7 @@ struct Block<'a> {
     queries: Val,
     /// Queries, keys, values and results.
     matrices: [Matrix; 4],
-    /// Which tokens take part, of so many, where some do not.
+    /// Which keys take part, of so many tokens, where some do not; which queries, the lists of their matrices say.
     part: Option<(Part, Val)>,
     /// The operands of sinks and of the statistic.
     sinks: u64,
@@ -250,8 +260,11 @@ impl Block<'_> {
             let o = work.accumulate(e, weights, (2, v), first, &seen, &o);
             [vec![max, sum], o].concat()
         });
-        let (max, sum, o) = (done[0], done[1], &done[2..]);
+        let (max, mut sum, o) = (done[0], done[1], &done[2..]);
         let one = e.float(1.0, e.scalar());
+        if kernel.may_see_nothing() {
+            sum = e.max_float(sum, one);
+        }
         let inverse = e.div(one, sum);
         let factors = spread(e, &work, inverse);
         work.write(e, (3, out), o, Some(&factors));
@@ -263,12 +276,9 @@ impl Block<'_> {
             e.when(writes, |e| {
                 let log = apply(e, UnaryOp::Log, sum);
                 let lse = e.add(max, log);
-                let (rows, row) = match part {
-                    Some((_, tokens)) => {
-                        let listed = out.listed.map(|listed| listed.row(e, row));
-                        (tokens, listed.unwrap_or(row))
-                    }
-                    None => (seq, row),
+                let (rows, row) = match (part, out.listed) {
+                    (Some((_, tokens)), Some(listed)) => (tokens, listed.row(e, row)),
+                    _ => (seq, row),
                 };
                 let p = work.statistic(e, operand, rows, row);
                 e.store(lse, p);

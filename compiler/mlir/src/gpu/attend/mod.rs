@@ -371,6 +371,14 @@ pub(super) fn shared_by(e: &mut Emitter, kernel: &Attend, head: Val) -> Val {
     }
 }
 
+/// Keys of a sequence, of which there are so many queries, in the kernels of whole sequences.
+pub(super) fn keys_of(e: &mut Emitter, kernel: &Attend, seq: Val) -> Val {
+    match kernel.others {
+        true => e.dim(2),
+        false => seq,
+    }
+}
+
 /// The window, no larger than any position, so that sums with positions do not overflow.
 pub(super) fn window(kernel: &Attend) -> Option<i64> {
     kernel.window.map(|w| w.min(1 << 40) as i64)

@@ -24,8 +24,10 @@ pub(super) struct Case {
     pub alibi: bool,
     /// A number for each head, or none.
     pub sinks: Vec<f64>,
-    /// For each token of each sequence whether it takes part, or none.
+    /// For each token of each sequence, for each key where these are others, whether it takes part, or none.
     pub numbers: Vec<f64>,
+    /// Keys of a sequence, where they are of other tokens.
+    pub others: Option<usize>,
     pub q: Vec<f64>,
     pub k: Vec<f64>,
     pub v: Vec<f64>,
@@ -43,14 +45,25 @@ impl Case {
     }
 
     /// With values of so many columns.
-    pub fn of(
+    pub fn of(shape: Shape, shared: (usize, usize), causal: bool, window: Option<u64>) -> Case {
+        Case::made(shape, shared, causal, window, None)
+    }
+
+    /// Of so many other tokens' keys, all of which are seen.
+    pub fn of_others(shape: Shape, shared: (usize, usize), keys: usize) -> Case {
+        Case::made(shape, shared, false, None, Some(keys))
+    }
+
+    fn made(
         shape: Shape,
         (kv_heads, value): (usize, usize),
         causal: bool,
         window: Option<u64>,
+        others: Option<usize>,
     ) -> Case {
         let n: usize = shape.iter().product();
-        let narrow = n / shape[2] * kv_heads;
+        let keys = others.unwrap_or(shape[1]);
+        let narrow = shape[0] * keys * kv_heads * shape[3];
         let [values, results] = [narrow, n].map(|n| n / shape[3] * value);
         let mut state = 0x2545_F491_4F6C_DD1D_u64 ^ n as u64;
         let mut noise = |size: f64, n: usize| -> Vec<f64> {
@@ -78,6 +91,7 @@ impl Case {
             alibi: false,
             sinks: vec![],
             numbers: vec![],
+            others,
             q,
             k,
             v,
@@ -98,22 +112,37 @@ impl Case {
 
     /// With tokens that take no part: of the first sequence about two of three, of a second one all, of a third none but the last.
     pub fn of_some(self) -> Case {
-        let [batch, seq, ..] = self.shape;
-        let number = |n: usize| match (n / seq, n * n % 7 % 3) {
+        let (batch, keys) = (self.shape[0], self.keys());
+        let number = |n: usize| match (n / keys, n * n % 7 % 3) {
             (0, 0) => 0.0,
-            (2, _) if n % seq == seq - 1 => 3.5,
+            (2, _) if n % keys == keys - 1 => 3.5,
             (_, 1) => f64::NAN,
             _ => -1.0,
         };
         Case {
-            numbers: (0..batch * seq).map(number).collect(),
+            numbers: (0..batch * keys).map(number).collect(),
             ..self
         }
     }
 
+    /// Of a key, and of the query of that token where it is the same.
     pub fn takes_part(&self, b: usize, s: usize) -> bool {
-        let number = self.numbers.get(b * self.shape[1] + s);
+        let number = self.numbers.get(b * self.keys() + s);
         number.is_none_or(|x| *x >= 0.0)
+    }
+
+    fn asks(&self, b: usize, s: usize) -> bool {
+        self.others.is_some() || self.takes_part(b, s)
+    }
+
+    /// Keys of a sequence.
+    fn keys(&self) -> usize {
+        self.others.unwrap_or(self.shape[1])
+    }
+
+    fn dims(&self) -> Vec<u64> {
+        let dims = self.shape[..2].iter().copied().chain(self.others);
+        dims.map(|n| n as u64).collect()
     }
 
     /// With q, k and v that bf16 holds.
@@ -151,8 +180,8 @@ impl Case {
 
     /// The same for keys and values.
     pub fn key_at(&self, b: usize, s: usize, h: usize) -> usize {
-        let [_, seq, heads, _] = self.shape;
-        (b * seq + s) * self.kv_heads + h * self.kv_heads / heads
+        let heads = self.shape[2];
+        (b * self.keys() + s) * self.kv_heads + h * self.kv_heads / heads
     }
 
     /// What becomes of the scaled score of a pair in a head, and its derivative.
@@ -183,7 +212,6 @@ impl Case {
 
     /// Weights of all keys for the query at (b, s, h), 0 of those that it does not see, and the logarithm of their sum.
     pub fn weights(&self, q: &[f64], k: &[f64], b: usize, s: usize, h: usize) -> (Vec<f64>, f64) {
-        let seq = self.shape[1];
         let sees = |j: usize| {
             self.takes_part(b, j)
                 && (!self.causal || j <= s)
@@ -193,10 +221,13 @@ impl Case {
             true => self.shaped(self.scaled(q, k, [b, s, h], j), h, s, j).0,
             false => f64::NEG_INFINITY,
         };
-        let scores: Vec<f64> = (0..seq).map(score).collect();
+        let scores: Vec<f64> = (0..self.keys()).map(score).collect();
         let sink = self.sinks.get(h);
         let all = || scores.iter().chain(sink).copied();
         let max = all().fold(f64::NEG_INFINITY, f64::max);
+        if max == f64::NEG_INFINITY {
+            return (vec![0.0; self.keys()], max);
+        }
         let sum: f64 = all().map(|x| (x - max).exp()).sum();
         let lse = max + sum.ln();
         (scores.iter().map(|x| (x - lse).exp()).collect(), lse)
@@ -207,7 +238,7 @@ impl Case {
         let ([batch, seq, heads, _], d) = (self.shape, self.value);
         let (mut o, mut lse) = (vec![0.0; self.rows() * d], vec![0.0; self.rows()]);
         for (b, s, h) in places(batch, seq, heads) {
-            if !self.takes_part(b, s) {
+            if !self.asks(b, s) {
                 continue;
             }
             let at = self.at(b, s, h);
@@ -227,7 +258,7 @@ impl Case {
         let ([batch, seq, heads, d], value) = (self.shape, self.value);
         let [mut dq, mut dk, mut dv] = [&self.q, &self.k, &self.v].map(|x| vec![0.0; x.len()]);
         for (b, s, h) in places(batch, seq, heads) {
-            if !self.takes_part(b, s) {
+            if !self.asks(b, s) {
                 continue;
             }
             let at = self.at(b, s, h) * d;
@@ -279,6 +310,7 @@ impl Case {
                 sinks: false,
             },
             partial: !self.numbers.is_empty(),
+            others: self.others.is_some(),
         };
         let mut forward = spec.clone();
         forward.scores.sinks = !self.sinks.is_empty();
@@ -315,7 +347,7 @@ impl Case {
         let [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)] = self.specs::<T>() else {
             unreachable!()
         };
-        let dims = [self.shape[0] as u64, self.shape[1] as u64];
+        let dims = self.dims();
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
         let input = |x: &[f64]| real(x).in_type(self.inputs);
         let mut memory = Operands(vec![
@@ -329,7 +361,7 @@ impl Case {
             memory.0.push(real(&self.sinks));
         }
         memory.0.extend(self.numbers());
-        eval_attend(&spec, &mut memory, dims);
+        eval_attend(&spec, &mut memory, &dims);
         memory.0.truncate(5);
         let o = memory.0[3].clone();
         memory.0[3] = self.fourth(&back, &o);
@@ -337,7 +369,7 @@ impl Case {
         let like = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
         memory.0.extend(like);
         memory.0.extend(self.numbers());
-        eval_attend_backward(&back, &mut memory, dims);
+        eval_attend_backward(&back, &mut memory, &dims);
         memory.0[3] = o;
         [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone())
     }
@@ -345,7 +377,7 @@ impl Case {
     /// o, lse, dq, dk, dv of the compiled kernels; both launched in `parts` parts, the last first.
     pub fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 5] {
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
-        let dims = [self.shape[0] as u64, self.shape[1] as u64];
+        let dims = self.dims();
         let [forward, backward] = self.specs::<T>();
         let split = |spec: &KernelSpec| -> Vec<_> {
             let tiles = spec.tiles(&dims);
@@ -392,10 +424,10 @@ pub(super) fn places(
 /// Largest difference, relative to the largest element (gradients of a single key vanish: 0.1 at least).
 pub(super) fn distance<T: Real>(got: &Buffer<T>, want: &[f64]) -> f64 {
     let size = want.iter().fold(0.1, |m: f64, x| m.max(x.abs()));
-    let far = got
-        .real()
-        .iter()
-        .zip(want)
-        .map(|(g, w)| (g.to_f64() - w).abs());
+    let far = got.real().iter().zip(want).map(|(g, w)| match g.to_f64() {
+        // As infinite, where a query sees nothing.
+        g if g == *w => 0.0,
+        g => (g - w).abs(),
+    });
     far.fold(0.0, |m, x| if x > m || x.is_nan() { x } else { m }) / size
 }

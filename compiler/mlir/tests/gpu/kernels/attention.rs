@@ -21,19 +21,28 @@ fn attend(heads: u64, head: u64, causal: bool) -> Attend {
         scores: Default::default(),
         order: Default::default(),
         partial: false,
+        others: false,
     }
 }
 
 /// A forward launch, and the backward one that follows it.
 fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
+    to_keys(spec, [batch, seq, seq])
+}
+
+/// The same of so many sequences, and queries and keys of each.
+fn to_keys(spec: Attend, [batch, seq, keys]: [u64; 3]) -> [Case; 2] {
     let rows = batch * seq * spec.heads;
     let (n, results) = (rows * spec.head, rows * spec.value_head());
-    let [narrow, values] = [n, results].map(|n| n / spec.heads * spec.kv_heads);
+    let of_keys = |columns: u64| batch * keys * spec.kv_heads * columns;
+    let [narrow, values] = [spec.head, spec.value_head()].map(of_keys);
+    let mut dims = vec![batch, seq];
+    dims.extend(spec.others.then_some(keys));
     let case = |spec, operands| Case {
         spec,
         operands,
         aliases: vec![],
-        dims: vec![batch, seq],
+        dims: dims.clone(),
         coeffs: vec![],
     };
     let (d_o, fourth) = match spec.reads_delta() {
@@ -49,7 +58,7 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
             inputs.clone(),
             vec![room(results), room(rows)],
             sinks(&spec),
-            numbers(&spec, batch, seq),
+            numbers(&spec, batch, keys),
         ]
         .concat(),
     );
@@ -62,22 +71,23 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
         room(narrow),
         room(values),
     ];
-    let numbers = numbers(&spec, batch, seq);
+    let numbers = numbers(&spec, batch, keys);
     let mut spec = spec;
     spec.scores.sinks = false;
     let spec = KernelSpec::AttendBackward(spec);
     [forward, case(spec, [inputs, results, numbers].concat())]
 }
 
-/// The operand of who takes part, if there is one: of the first sequence about one of three, of a second one nobody, of a third the last.
-fn numbers(spec: &Attend, batch: u64, seq: u64) -> Vec<Vec<u32>> {
-    let number = |n: u64| match (n / seq, n * n % 7 % 3) {
+/// The operand of who takes part, if there is one, of so many tokens of a sequence: of the first sequence one of seven, of a second one nobody, of a
+/// third the last.
+fn numbers(spec: &Attend, batch: u64, tokens: u64) -> Vec<Vec<u32>> {
+    let number = |n: u64| match (n / tokens, n * n % 7 % 3) {
         (0, 0) => 0.0,
-        (2, _) if n % seq == seq - 1 => 3.5,
+        (2, _) if n % tokens == tokens - 1 => 3.5,
         (_, 1) => f32::NAN,
         _ => -1.0,
     };
-    let all = || (0..batch * seq).map(|n| number(n).to_bits()).collect();
+    let all = || (0..batch * tokens).map(|n| number(n).to_bits()).collect();
     Vec::from_iter(spec.partial.then(all))
 }
 
@@ -251,7 +261,19 @@ fn attention_to_kept_keys() {
 #[test]
 fn attention_to_kept_keys_of_several_sequences() {
     let mut cases = vec![];
-    let mut specs = vec![attend(2, 8, true), attend(2, 10, false)];
+    let some = Attend {
+        partial: true,
+        ..attend(2, 10, false)
+    };
+    let scored = Attend {
+        scores: Scores {
+            softcap: Some(1.5),
+            alibi: false,
+            sinks: true,
+        },
+        ..some.clone()
+    };
+    let mut specs = vec![attend(2, 8, true), attend(2, 10, false), some, scored];
     specs.extend(others().into_iter().filter(|spec| spec.causal));
     for spec in specs {
         let (sequences, kept) = (3, 70);
@@ -276,8 +298,9 @@ fn attention_to_kept_keys_of_several_sequences() {
             operands.push(vec![69, 3, 64]);
             dims.push(kept);
         }
+        let behind = [sinks(&spec), numbers(&spec, sequences, kept)].concat();
         cases.push(Case {
-            operands: [operands, sinks(&spec)].concat(),
+            operands: [operands, behind].concat(),
             spec: KernelSpec::AttendCached(spec),
             aliases: vec![],
             dims,
@@ -355,6 +378,57 @@ fn attention_of_tokens_that_take_part() {
             dims: vec![1, 69, 3, 70],
             coeffs: vec![],
         });
+    }
+    check(&cases);
+}
+
+/// Sequences, queries and keys of each: more of these and fewer, one block of them and several, with a sequence of whose keys none takes part.
+#[test]
+fn attention_to_keys_of_other_tokens() {
+    let of = |heads, head| Attend {
+        others: true,
+        ..attend(heads, head, false)
+    };
+    let scores = Scores {
+        softcap: Some(1.5),
+        alibi: false,
+        sinks: true,
+    };
+    let mut cases = vec![];
+    for (spec, lengths) in [
+        (of(1, 3), vec![[1, 1, 1], [3, 5, 3], [1, 3, 130]]),
+        (
+            Attend {
+                kv_heads: 2,
+                ..of(4, 8)
+            },
+            vec![[2, 70, 5], [1, 3, 500]],
+        ),
+        (
+            Attend {
+                kv_heads: 1,
+                value: Some(18),
+                scores,
+                ..of(2, 5)
+            },
+            vec![[3, 40, 65], [1, 65, 64]],
+        ),
+        (
+            Attend {
+                inputs: DType::Bf16,
+                value: Some(32),
+                ..of(1, 16)
+            },
+            vec![[2, 33, 100]],
+        ),
+    ] {
+        for (lengths, partial) in lengths.into_iter().flat_map(|l| [(l, false), (l, true)]) {
+            let spec = Attend {
+                partial,
+                ..spec.clone()
+            };
+            cases.extend(to_keys(spec, lengths));
+        }
     }
     check(&cases);
 }

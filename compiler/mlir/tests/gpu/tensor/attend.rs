@@ -46,7 +46,7 @@ const U: f64 = bf16::UNIT;
 impl Head {
     fn new(
         [q, k, v]: [&Data; 3],
-        (sequence, seq): (usize, usize),
+        (sequence, [seq, keys]): (usize, [usize; 2]),
         number: usize,
         spec: &Attend,
     ) -> Head {
@@ -54,8 +54,8 @@ impl Head {
         let kv_heads = spec.kv_heads as usize;
         Head {
             q: rows(q, sequence * seq, seq, (number, spec.heads as usize), spec),
-            k: rows(k, sequence * seq, seq, (shared, kv_heads), spec),
-            v: rows(v, sequence * seq, seq, (shared, kv_heads), spec),
+            k: rows(k, sequence * keys, keys, (shared, kv_heads), spec),
+            v: rows(v, sequence * keys, keys, (shared, kv_heads), spec),
             causal: spec.causal,
             window: spec.window.map_or(usize::MAX, |w| w as usize),
             past: 0,
@@ -197,6 +197,7 @@ fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64
         scores: Default::default(),
         order: Default::default(),
         partial: false,
+        others: false,
     }
 }
 
@@ -215,26 +216,50 @@ const SHAPES: [([u64; 5], bool, Option<u64>); 10] = [
     ([1, 75, 2, 1, 80], true, Some(40)),
 ];
 
-/// Cases with their specs and dims.
-fn shapes() -> impl Iterator<Item = (Attend, usize, usize)> {
-    SHAPES
+/// Batch, queries, keys of other tokens, heads, heads of keys, columns: more keys and fewer, ragged and whole.
+const OTHERS: [[u64; 6]; 5] = [
+    [2, 70, 5, 2, 2, 32],
+    [1, 3, 130, 2, 1, 16],
+    [2, 67, 129, 4, 2, 16],
+    [1, 65, 64, 1, 1, 128],
+    [1, 33, 100, 2, 1, 96],
+];
+
+/// A spec; sequences, and queries and keys of each.
+type Shape = (Attend, usize, [usize; 2]);
+
+fn shapes() -> impl Iterator<Item = Shape> {
+    let own = SHAPES
         .into_iter()
         .map(|([batch, seq, heads, kv_heads, head], causal, window)| {
             let spec = attend(heads, kv_heads, head, causal, window);
-            (spec, batch as usize, seq as usize)
-        })
+            (spec, batch as usize, [seq as usize; 2])
+        });
+    let of = |[batch, seq, keys, heads, kv_heads, head]: [u64; 6]| {
+        let spec = Attend {
+            others: true,
+            ..attend(heads, kv_heads, head, false, None)
+        };
+        (spec, batch as usize, [seq as usize, keys as usize])
+    };
+    own.chain(OTHERS.into_iter().map(of))
+}
+
+fn dims(spec: &Attend, batch: usize, [seq, keys]: [usize; 2]) -> Vec<u64> {
+    let dims = [batch, seq].into_iter().chain(spec.others.then_some(keys));
+    dims.map(|n| n as u64).collect()
 }
 
 /// Some of them, whose scores are bounded and fall with distance, with and without sinks.
-fn scored() -> impl Iterator<Item = (Attend, usize, usize)> {
+fn scored() -> impl Iterator<Item = Shape> {
     let of = |(n, softcap, alibi, sinks)| {
-        let (spec, batch, seq) = shapes().nth(n).expect("a case");
+        let (spec, batch, tokens) = shapes().nth(n).expect("a case");
         let scores = Scores {
             softcap,
             alibi,
             sinks,
         };
-        (Attend { scores, ..spec }, batch, seq)
+        (Attend { scores, ..spec }, batch, tokens)
     };
     [
         (0, Some(2.0), true, true),
@@ -242,6 +267,8 @@ fn scored() -> impl Iterator<Item = (Attend, usize, usize)> {
         (7, None, true, false),
         (5, Some(4.0), false, false),
         (8, None, false, true),
+        (10, Some(2.0), false, true),
+        (12, None, false, true),
     ]
     .into_iter()
     .map(of)
@@ -257,8 +284,9 @@ fn sinks(spec: &Attend) -> Option<Data> {
 }
 
 /// Elements of queries, and of keys.
-fn sizes(spec: &Attend, batch: usize, seq: usize) -> [u64; 2] {
-    [spec.heads, spec.kv_heads].map(|heads| (batch * seq) as u64 * heads * spec.head)
+fn sizes(spec: &Attend, batch: usize, [seq, keys]: [usize; 2]) -> [u64; 2] {
+    [(seq, spec.heads), (keys, spec.kv_heads)]
+        .map(|(tokens, heads)| (batch * tokens) as u64 * heads * spec.head)
 }
 
 #[test]
@@ -272,7 +300,8 @@ fn attention_forward_by_warpgroups() {
 }
 
 fn forward(target: Target) {
-    for (n, (spec, batch, seq)) in shapes().chain(scored()).enumerate() {
+    for (n, (spec, batch, tokens)) in shapes().chain(scored()).enumerate() {
+        let [seq, _] = tokens;
         // Every other result is rounded.
         let spec = Attend {
             rounds: n % 2 == 1,
@@ -283,7 +312,7 @@ fn forward(target: Target) {
             false => DType::F32,
         };
         let sinks = sinks(&spec);
-        let [n, narrow] = sizes(&spec, batch, seq);
+        let [n, narrow] = sizes(&spec, batch, tokens);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
             .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
             .to_vec();
@@ -294,12 +323,12 @@ fn forward(target: Target) {
         data.extend([Data::room_for(result, n), Data::room(statistics)]);
         data.extend(sinks.clone());
         let kernel = KernelSpec::Attend(spec.clone());
-        let dims = [batch as u64, seq as u64];
+        let dims = dims(&spec, batch, tokens);
         let mut launched = launch(target, &kernel, &data, &dims, &[]);
         for (sequence, number) in each_head(&spec, batch) {
             let mut one = Head::new(
                 [&data[0], &data[1], &data[2]],
-                (sequence, seq),
+                (sequence, tokens),
                 number,
                 &spec,
             );
@@ -320,19 +349,19 @@ fn forward(target: Target) {
 }
 
 /// What tensor maps bring is what threads copy: the emulator adds alike in both kinds of products, so both targets give the same bits. Several
-/// sequences, heads that share keys, a window; heads narrower and wider than a box.
+/// sequences, heads that share keys, a window, keys of other tokens; heads narrower and wider than a box.
 #[test]
 fn boxes_bring_what_copies_do() {
-    for n in [3, 5, 8] {
-        let (spec, batch, seq) = shapes().nth(n).unwrap();
-        let [n, narrow] = sizes(&spec, batch, seq);
+    for n in [3, 5, 8, 12] {
+        let (spec, batch, tokens) = shapes().nth(n).unwrap();
+        let [n, narrow] = sizes(&spec, batch, tokens);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
             .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
             .to_vec();
-        let statistics = batch as u64 * seq as u64 * spec.heads;
+        let statistics = (batch * tokens[0]) as u64 * spec.heads;
         data.extend([Data::room(n), Data::room(statistics)]);
+        let dims = dims(&spec, batch, tokens);
         let kernel = KernelSpec::Attend(spec);
-        let dims = [batch as u64, seq as u64];
         let results = |target: Target| {
             let got = launch(target, &kernel, &data, &dims, &[]);
             let got = [3, 4].map(|n| got.operand(n)).concat();
@@ -422,10 +451,11 @@ fn attention_backward_by_warpgroups() {
 }
 
 fn backward(target: Target) {
-    for (mut spec, batch, seq) in shapes().chain(scored()) {
+    for (mut spec, batch, tokens) in shapes().chain(scored()) {
+        let [seq, keys] = tokens;
         let sinks = sinks(&spec);
         spec.scores.sinks = false;
-        let [n, narrow] = sizes(&spec, batch, seq);
+        let [n, narrow] = sizes(&spec, batch, tokens);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
             .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
             .to_vec();
@@ -436,7 +466,7 @@ fn backward(target: Target) {
         for (sequence, number) in each_head(&spec, batch) {
             let mut one = Head::new(
                 [&data[0], &data[1], &data[2]],
-                (sequence, seq),
+                (sequence, tokens),
                 number,
                 &spec,
             );
@@ -462,10 +492,10 @@ fn backward(target: Target) {
             Data::room(narrow),
         ]);
         let kernel = KernelSpec::AttendBackward(spec.clone());
-        let dims = [batch as u64, seq as u64];
+        let dims = dims(&spec, batch, tokens);
         let mut launched = launch(target, &kernel, &data, &dims, &[]);
         let group = spec.group() as usize;
-        let last = tensor::bound((seq * group) as u64);
+        let last = tensor::bound(keys.max(seq * group) as u64);
         // Σ factor · row, of the factors of one row or column of pairs.
         let gradient = |mine: Vec<((f64, f64), &Vec<f64>)>, rounded: f64| -> Vec<(f64, f64)> {
             (0..width)
@@ -503,12 +533,12 @@ fn backward(target: Target) {
                 }
             }
             let head = (members[0].1 / group, spec.kv_heads as usize);
-            for j in 0..seq {
+            for j in 0..keys {
                 let of_key = || pairs.iter().filter(|x| x.j == j);
                 let d_k = gradient(of_key().map(|x| (x.slope, &x.q)).collect(), 0.0);
-                expect(1, sequence * seq + j, head, &d_k);
+                expect(1, sequence * keys + j, head, &d_k);
                 let d_v = gradient(of_key().map(|x| (x.weight, &x.d_o)).collect(), 1.05 * U);
-                expect(2, sequence * seq + j, head, &d_v);
+                expect(2, sequence * keys + j, head, &d_v);
             }
         }
         launched.check(&format!("{spec:?}"));

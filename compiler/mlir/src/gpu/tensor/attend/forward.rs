@@ -20,7 +20,7 @@ use std::f64::consts::LOG2_E;
 
 const LSE: u64 = 4;
 
-/// Dims `[batch, seq]`; operands q, k, v, o, lse, and sinks if there are.
+/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, o, lse, and sinks if there are.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (seq, zero) = (e.dim(1), e.int(0));
     attend(e, kernel, (seq, zero), Some(LSE));
@@ -37,11 +37,14 @@ pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<()
     Ok(())
 }
 
-/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys; the statistic, where it is kept, is that operand.
+/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys, or as many of other tokens as a dim says; the statistic, where it is kept, is that operand.
 fn attend(e: &mut Emitter, kernel: &Attend, (seq, past): (Val, Val), statistic: Option<u64>) {
     let number_of_block = e.block();
     let block = Block::new(e, kernel, Side::Queries, (number_of_block, seq));
-    let total = e.add(past, seq);
+    let total = match kernel.others {
+        true => e.dim(2),
+        false => e.add(past, seq),
+    };
     let zero = e.int(0);
     let from = window(kernel).map(|w| e.add_int(past, 1 - w));
     let begin = from.map_or(zero, |from| {

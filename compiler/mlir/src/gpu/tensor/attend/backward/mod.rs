@@ -13,7 +13,7 @@ use super::mask::{Seen, Sight};
 use super::{Block, Side, Sums, number};
 use crate::emit::{Emitter, Val};
 use crate::gpu::attend::scores::shaped;
-use crate::gpu::attend::window;
+use crate::gpu::attend::{keys_of, window};
 use crate::gpu::tensor::Source;
 use odec_program::DType;
 use odec_program::gpu::tensor::attend::ROWS;
@@ -29,16 +29,20 @@ const D_Q: u64 = 6;
 const D_K: u64 = 7;
 const D_V: u64 = 8;
 
-/// Dims `[batch, seq]`; operands q, k, v, delta, lse, d_o, d_q, d_k, d_v.
+/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, delta, lse, d_o, d_q, d_k, d_v.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (batch, seq) = (e.dim(0), e.dim(1));
+    let rows = Rows {
+        queries: seq,
+        keys: keys_of(e, kernel, seq),
+    };
     let number = e.block();
     let tiles = e.div_ceil(seq, ROWS as i64);
     let half = e.mul(batch, tiles);
     let half = e.mul_int(half, kernel.heads as i64);
     let of_queries = e.below(number, half);
     if attends(kernel, e.target) {
-        warpgroup::emit(e, kernel, of_queries, (number, half));
+        warpgroup::emit(e, kernel, rows, of_queries, (number, half));
         return Ok(());
     }
     e.either(of_queries, |e, of_queries| {
@@ -46,14 +50,32 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
             true => (Side::Queries, number),
             false => (Side::Keys, e.sub(number, half)),
         };
-        let block = Block::new(e, kernel, side, (number, seq));
-        let walk = walk(e, &block, side, seq);
+        let [own, _] = rows.of(side);
+        let block = Block::new(e, kernel, side, (number, own));
+        let walk = walk(e, &block, side, rows);
         match side {
-            Side::Queries => warps::queries(e, &block, walk, seq),
-            Side::Keys => warps::keys(e, &block, walk, seq),
+            Side::Queries => warps::queries(e, &block, walk, rows),
+            Side::Keys => warps::keys(e, &block, walk, rows),
         }
     });
     Ok(())
+}
+
+/// How many queries and keys a sequence has.
+#[derive(Clone, Copy)]
+struct Rows {
+    queries: Val,
+    keys: Val,
+}
+
+impl Rows {
+    /// Those of a side, and of the other one.
+    fn of(self, side: Side) -> [Val; 2] {
+        match side {
+            Side::Queries => [self.queries, self.keys],
+            Side::Keys => [self.keys, self.queries],
+        }
+    }
 }
 
 /// −lse · log₂ e and δ of 64 rows: addresses in shared memory.
@@ -74,12 +96,13 @@ impl Numbers {
 
 /// The rows of the other side that a block goes through, and which of them the lane's rows see; queries behind the last need no
 /// bound, because they weigh nothing ([`shift`]).
-fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
+fn walk(e: &mut Emitter, block: &Block, side: Side, of: Rows) -> Walk {
     let rows = block.rows(e);
+    let [_, others] = of.of(side);
     let (zero, window) = (e.int(0), window(block.kernel));
     let below = |e: &mut Emitter, row: Val, count: i64| {
         let end = e.add_int(row, count);
-        e.min(end, seq)
+        e.min(end, others)
     };
     let causal = block.kernel.causal;
     let last = e.add_int(block.row, ROWS as i64 - 1);
@@ -87,7 +110,7 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
         Side::Queries => {
             let mut sees = |from: Val, until: Val| Sight {
                 from: window.map(|w| e.add_int(from, 1 - w)),
-                until: if causal { e.add_int(until, 1) } else { seq },
+                until: if causal { e.add_int(until, 1) } else { others },
             };
             let seen = Seen {
                 rows: rows.map(|row| sees(row, row)),
@@ -100,7 +123,7 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
                 }),
                 end: match causal {
                     true => below(e, block.row, ROWS as i64),
-                    false => seq,
+                    false => others,
                 },
                 seen,
                 sink: None,
@@ -110,7 +133,7 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
         Side::Keys => {
             let mut sees = |from: Val, until: Val| Sight {
                 from: causal.then_some(from),
-                until: window.map_or(seq, |w| e.add_int(until, w)),
+                until: window.map_or(others, |w| e.add_int(until, w)),
             };
             let seen = Seen {
                 rows: rows.map(|row| sees(row, row)),
@@ -118,7 +141,7 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
             };
             Walk {
                 begin: if causal { block.row } else { zero },
-                end: window.map_or(seq, |w| below(e, block.row, ROWS as i64 - 1 + w)),
+                end: window.map_or(others, |w| below(e, block.row, ROWS as i64 - 1 + w)),
                 seen,
                 sink: None,
                 bias: None,
@@ -128,13 +151,13 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
 }
 
 /// q and dO.
-fn of_queries(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
-    [0, D_O].map(|n| block.source(e, n, DType::Bf16, seq))
+fn of_queries(e: &mut Emitter, block: &Block, rows: Rows) -> [Source; 2] {
+    [0, D_O].map(|n| block.source(e, n, DType::Bf16, rows.queries))
 }
 
 /// k and v.
-fn of_keys(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
-    [1, 2].map(|n| block.source(e, n, DType::Bf16, seq))
+fn of_keys(e: &mut Emitter, block: &Block, rows: Rows) -> [Source; 2] {
+    [1, 2].map(|n| block.source(e, n, DType::Bf16, rows.keys))
 }
 
 /// The weight of a pair, zero where its score is −∞.
@@ -173,8 +196,12 @@ fn slope(e: &mut Emitter, weight: Val, rate: Val, delta: Val) -> Val {
 }
 
 /// Writes a gradient: sums of slopes times queries or keys, which are scaled only now, or of weights times dO.
-fn write(e: &mut Emitter, block: &Block, operand: u64, sums: &Sums, seq: Val) {
-    let to = block.matrix(e, operand, DType::F32, seq);
+fn write(e: &mut Emitter, block: &Block, operand: u64, sums: &Sums, rows: Rows) {
+    let rows = match Attend::is_of_keys(operand) {
+        true => rows.keys,
+        false => rows.queries,
+    };
+    let to = block.matrix(e, operand, DType::F32, rows);
     let scale = number(e, block.kernel.scale);
     let scaled = (operand != D_V).then_some([scale; 2]);
     block.write(e, to, sums, scaled);

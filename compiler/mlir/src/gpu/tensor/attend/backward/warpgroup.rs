@@ -11,7 +11,7 @@ use super::super::forward::Walk;
 use super::super::mask::{Seen, Sight};
 use super::super::warpgroup::{begin_scores, begin_sums, factors, tile};
 use super::super::{Block, flat, fragments, number};
-use super::{D_K, D_O, D_Q, D_V, DELTA, LSE, Numbers, Side};
+use super::{D_K, D_O, D_Q, D_V, DELTA, LSE, Numbers, Rows, Side};
 use super::{of_keys, of_queries, pair, slope, walk, weight, write};
 use crate::emit::{Cmp, Emitter, Val};
 use crate::gpu::tensor::boxes::{Boxed, Elected};
@@ -52,12 +52,21 @@ impl Places {
 }
 
 /// The kernel, all of whose blocks meet here. `number` is the block's; from `half` on, they have keys.
-pub(super) fn emit(e: &mut Emitter, kernel: &Attend, of_queries: Val, (number, half): (Val, Val)) {
-    let seq = e.dim(1);
+pub(super) fn emit(
+    e: &mut Emitter,
+    kernel: &Attend,
+    rows: Rows,
+    of_queries: Val,
+    (number, half): (Val, Val),
+) {
     let among = e.sub(number, half);
     let number = e.select(of_queries, number, among);
-    let block = Block::of_either(e, kernel, of_queries, (number, seq));
-    let sides = [Side::Queries, Side::Keys].map(|side| walk(e, &block, side, seq));
+    let own = match kernel.others {
+        true => e.select(of_queries, rows.queries, rows.keys),
+        false => rows.queries,
+    };
+    let block = Block::of_either(e, kernel, of_queries, (number, own));
+    let sides = [Side::Queries, Side::Keys].map(|side| walk(e, &block, side, rows));
     let walk = either_walk(e, kernel, of_queries, sides);
     let places = Places::new(e, kernel);
     let others = tile(&block, attend_streamed(kernel));
@@ -66,7 +75,7 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Attend, of_queries: Val, (number, h
         elected: Elected::new(e, block.team.thread),
         block,
         of_queries,
-        seq,
+        rows,
         walk,
         places,
         others,
@@ -118,7 +127,7 @@ fn either_walk(e: &mut Emitter, kernel: &Attend, of_queries: Val, sides: [Walk; 
 struct Work<'a> {
     block: Block<'a>,
     of_queries: Val,
-    seq: Val,
+    rows: Rows,
     walk: Walk,
     places: Places,
     brought: Brought,
@@ -190,7 +199,7 @@ impl Work<'_> {
                 false => vec![(D_V, &seconds), (D_K, &firsts)],
             };
             for (operand, sums) in results {
-                write(e, &self.block, operand, sums, self.seq);
+                write(e, &self.block, operand, sums, self.rows);
             }
         });
     }
@@ -296,8 +305,8 @@ impl Work<'_> {
         let own = tile(block, ROWS);
         e.either(self.of_queries, |e, are_queries| {
             let sources: [Source; 2] = match are_queries {
-                true => of_queries(e, block, self.seq),
-                false => of_keys(e, block, self.seq),
+                true => of_queries(e, block, self.rows),
+                false => of_keys(e, block, self.rows),
             };
             for (source, to) in sources.into_iter().zip(self.places.own) {
                 let loaded = source.fetch(e, block.team, block.row, zero, own, to);
@@ -349,7 +358,7 @@ impl Work<'_> {
             _ => e.select(self.of_queries, self.block.head, block.head),
         };
         let first = self.queries(e, at);
-        self.brought.load(e, &block, self.seq, first)
+        self.brought.load(e, &block, self.rows.queries, first)
     }
 
     /// Puts it where those of its turn are; gives their places.
@@ -361,7 +370,8 @@ impl Work<'_> {
             delta: e.at(places.delta, here, e.elem),
         };
         let first = self.queries(e, turn.stop);
-        let number = self.brought.made_of(e, turn.brought, self.seq, first);
+        let queries = self.rows.queries;
+        let number = self.brought.made_of(e, turn.brought, queries, first);
         let p = e.at(numbers.shift, self.block.team.thread, e.elem);
         e.store(number, p);
         numbers

@@ -4,7 +4,7 @@
 //! beside them. Each warp has 16 rows of the block's 64, and takes 16 of the others at a time.
 
 use super::super::{Block, Sums, flat, fragments, number, rounded};
-use super::{D_K, D_Q, D_V, Numbers};
+use super::{D_K, D_Q, D_V, Numbers, Rows};
 use super::{delta, of_keys, of_queries, of_rows, pair, shaped_weight, shift, slope, write};
 use crate::emit::{Emitter, Val};
 use crate::gpu::attend::each_member;
@@ -63,11 +63,11 @@ fn products(e: &mut Emitter, block: &Block, own: Val, others: Val, row: Val) -> 
 }
 
 /// dQ = dS·K.
-pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
+pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, rows: Rows) {
     let places = Places::new(e, block);
-    let (own, keys) = (of_queries(e, block, seq), of_keys(e, block, seq));
+    let (own, keys) = (of_queries(e, block, rows), of_keys(e, block, rows));
     fetch(e, block, own, block.row, ROWS, places.own);
-    statistics(e, block, &places.numbers, seq, block.row, ROWS);
+    statistics(e, block, &places.numbers, rows.queries, block.row, ROWS);
     arrive(e);
     let shifts = of_rows(e, block, places.numbers.shift);
     let delta = of_rows(e, block, places.numbers.delta);
@@ -113,13 +113,13 @@ pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
         e.barrier();
         sums
     });
-    write(e, block, D_Q, &fragments(&done), seq);
+    write(e, block, D_Q, &fragments(&done), rows);
 }
 
 /// dV = Pᵀ·dO, dK = dSᵀ·Q.
-pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
+pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, rows: Rows) {
     let places = Places::new(e, block);
-    let own = of_keys(e, block, seq);
+    let own = of_keys(e, block, rows);
     fetch(e, block, own, block.row, ROWS, places.own);
     let others = streamed(block.kernel);
     let zero = e.int(0);
@@ -128,12 +128,12 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
     let (begin, end) = (walk.begin, walk.end);
     let done = each_member(e, block.kernel, &start, |e, member, sums| {
         let block = &block.of_member(e, member);
-        let queries = of_queries(e, block, seq);
+        let queries = of_queries(e, block, rows);
         let steep = scores::slope(e, block.kernel, block.head);
         let own_rows = steep.map(|_| block.rows(e));
         e.for_with(begin, end, others as i64, sums, |e, first, sums| {
             fetch(e, block, queries, first, others, places.others);
-            statistics(e, block, &places.numbers, seq, first, others);
+            statistics(e, block, &places.numbers, rows.queries, first, others);
             arrive(e);
             let all = e.int(others as i64);
             let sums = e.for_with(zero, all, 16, sums, |e, row, sums| {
@@ -183,7 +183,7 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
         })
     });
     for (operand, sums) in [(D_V, &done[..count]), (D_K, &done[count..])] {
-        write(e, block, operand, &fragments(sums), seq);
+        write(e, block, operand, &fragments(sums), rows);
     }
 }
 
