@@ -15,7 +15,7 @@ field read = rmsnorm |> attention(heads: 2, from: encoder |> rmsnorm)
 field ffn  = rmsnorm |> swiglu(hidden: 32)
 
 model capitals {
-  input  source: tokens(vocab: 259, context: 8)
+  input  source: tokens(vocab: 259, context: 10)
   input  tokens(vocab: 259, context: 8)
   embed  source: learned(width: 32), positions(learned)
   evolve encoder: lie(see, ffn) for 1 step
@@ -117,6 +117,23 @@ fn a_run_on_pairs_learns_to_translate() {
     assert_eq!(long[0]["tokens"], 6, "{long:?}");
 }
 
+/// Both lengths stand in what is said of a model, and a step is timed at both.
+#[test]
+fn two_contexts_are_said_and_timed() {
+    let place = place();
+    let said = place.good(&["check", "capitals.ode"]);
+    for part in [
+        "steps of 16 × 8 tokens, sources of 10 in 2 micro-batches",
+        "FLOP per target token, context 8, source 10",
+        "Memory, 8 sequences of 8 tokens, sources of 10",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    let timed = place.good(&["bench", "capitals.ode", "--steps", "1", "--json"]);
+    let timed: Value = serde_json::from_str(&timed).unwrap();
+    assert!(timed["loss"].is_number(), "{timed}");
+}
+
 #[test]
 fn what_cannot_be_translated_is_said() {
     let place = place();
@@ -127,7 +144,10 @@ fn what_cannot_be_translated_is_said() {
     };
     refused(&["run"], "there is nothing to translate");
     refused(&["run", "ab", " "], "text 2 is empty");
-    refused(&["run", "abcabcab"], "text 1 has 8 tokens and an end");
+    refused(
+        &["run", "abcabcabca"],
+        "text 1 has 10 tokens and an end (counted from 1), and the context of the source has room for 10",
+    );
     refused(&["run", "ab", "--beam", "0"], "--beam 0 keeps no text");
     refused(&["run", "ab", "--length-penalty", "nan"], "length penalty");
     refused(

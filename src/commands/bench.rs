@@ -152,7 +152,7 @@ pub fn training(args: &cli::Timed, executor: &mut Executor, profiled: bool) -> D
                 .iter()
                 .map(|(name, x)| (name.as_str(), *x))
                 .collect();
-            let update = executor.queue(EntryId::Update, at, &[], &scalars);
+            let update = executor.queue(EntryId::Update, Bindings::new(1, 1), &[], &scalars);
             under_way.push_back((step, gradient, update.map_err(Failure::input)?));
         }
         while under_way.len() > executor.ahead().min(1) || step == steps {

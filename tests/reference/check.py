@@ -60,8 +60,8 @@ def overrides(system: System, shape: Shape) -> list[str]:
         values = {"train.batch": shape.batch} | system.staged.sets
         return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]
     if system.translator:
-        both = {"vocab": shape.vocab, "context": shape.context}
-        values = {f"model.{at}{name}": size for at in ("", "source.") for name, size in both.items()}
+        values = {"model.vocab": shape.vocab, "model.source.vocab": shape.vocab}
+        values |= {"model.context": shape.context, "model.source.context": beside(shape)}
         values |= {"model.source.width": shape.width, "train.batch": shape.batch}
         values |= {f"model.{side}.steps": shape.steps for side in ("encoder", "decoder")}
     values |= {} if system.reads != "tokens" or system.translator else {"model.vocab": shape.vocab, "model.context": shape.context}
@@ -161,14 +161,20 @@ def vectors(system: System, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
     return read, rng.random((shape.batch, rows, columns)).astype(np.float32)
 
 
+def beside(shape: Shape) -> int:
+    """Columns of sources, which are longer than targets."""
+    return shape.context + 7
+
+
 def pairs(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sources, what stands before each target, and targets: rows of several lengths, one of them full. The last three kinds of tokens are `begin`,
     `end` and what fills up rows."""
     rng = np.random.default_rng(3)
     begin, end, padding = range(shape.vocab - 3, shape.vocab)
-    source, tokens, targets = (np.full((shape.batch, shape.context), padding, np.int32) for _ in range(3))
+    widths = (beside(shape), shape.context, shape.context)
+    source, tokens, targets = (np.full((shape.batch, width), padding, np.int32) for width in widths)
     for row in range(shape.batch):
-        lengths = (shape.context - 1, shape.context // 3) if row == 0 else rng.integers(1, shape.context, 2)
+        lengths = (beside(shape) - 1, shape.context // 3) if row == 0 else rng.integers(1, widths[:2])
         read, said = (rng.integers(0, begin, n, dtype=np.int32) for n in lengths)
         for to, text in ((source, [*read, end]), (tokens, [begin, *said]), (targets, [*said, end])):
             to[row, : len(text)] = text

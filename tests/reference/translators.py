@@ -43,7 +43,6 @@ def normed(p: Parameters, at: str, n: int, x: Array) -> Array:
 def logits(of: Translator, shape: Shape, p: Parameters, source: Array, tokens: Array) -> Array:
     """What is said of the token after each of `tokens`."""
     table, padding = p["source.embed.token.weight"], shape.vocab - 1
-    rows = sinusoids(tokens.shape[1], shape.width)
     held = (source != padding)[:, None, None, :]
 
     def layer(k: int, x: Array) -> Array:
@@ -53,8 +52,8 @@ def logits(of: Translator, shape: Shape, p: Parameters, source: Array, tokens: A
         return x + feed(p, f"{at}.ffn", x)
 
     scaled = math.sqrt(shape.width) * table
-    x = of.encode(p, shape.steps, layer, scaled[source] + rows)
-    z = scaled[tokens] + rows
+    x = of.encode(p, shape.steps, layer, scaled[source] + sinusoids(source.shape[1], shape.width))
+    z = scaled[tokens] + sinusoids(tokens.shape[1], shape.width)
     before = np.tril(np.ones((tokens.shape[1],) * 2, bool))
     for k in range(shape.steps):
         at = f"decoder.step.{k}"

@@ -512,6 +512,10 @@ impl Executor {
             return Err(RunError::Size {
                 batch: at.batch,
                 seq: at.past.saturating_add(at.seq),
+                beside: match at.source {
+                    0 => String::new(),
+                    n => format!(" beside a source of {n}"),
+                },
                 maxima: e.maxima,
             });
         }

@@ -42,10 +42,12 @@ pub enum RunError {
     },
     #[error("entry `extend` reads one token of each text, not {seq}")]
     OneOfEach { seq: u64 },
-    #[error("batch {batch} × sequence {seq} is outside the artifact's limits, {maxima}")]
+    #[error("batch {batch} × sequence {seq}{beside} is outside the artifact's limits, {maxima}")]
     Size {
         batch: u64,
         seq: u64,
+        /// The source, if there is one.
+        beside: String,
         maxima: Maxima,
     },
     #[error("entry `{entry}` needs the scalar `{name}`")]
