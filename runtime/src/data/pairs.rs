@@ -46,6 +46,11 @@ impl Pair {
         u64::from(self.source.max(self.target)) + 1
     }
 
+    /// What pairs are sorted by: places of the longer text, and how many more tokens the source has, so that neighbours are alike in both texts.
+    fn length(&self) -> (u64, i64) {
+        (self.columns(), i64::from(self.source) - i64::from(self.target))
+    }
+
     /// Places that it fills in both rows.
     fn both(&self) -> u64 {
         u64::from(self.source) + u64::from(self.target) + 2
@@ -92,7 +97,7 @@ pub struct PairSet {
 }
 
 /// All pairs to train on, cut into batches of at most so many tokens once for all, as fairseq's `--max-tokens` does (Ott et al. 2019). In each epoch the
-/// batches come in an order of their own, and pairs of equal length take each other's places, so that a pair has other neighbours.
+/// batches come in an order of their own, and pairs whose texts are equally long take each other's places, so that a pair has other neighbours.
 struct Cuts {
     tokens: u64,
     /// Numbers of pairs, shortest first.
@@ -133,14 +138,15 @@ impl Cuts {
         let order = Stream::new(seed, "batches of tokens");
         let batch = permuted(&order, epoch, place, self.batches()) as usize;
         let places = self.starts[batch] as usize..self.starts[batch + 1] as usize;
-        let columns = |n: &u32| set.pair(*n).columns();
+        let length = |n: &u32| set.pair(*n).length();
         let mut pairs = Vec::with_capacity(places.len());
         let mut at = places.start;
         while at < places.end {
-            let length = columns(&self.sorted[at]);
-            let first = self.sorted.partition_point(|n| columns(n) < length);
-            let behind = self.sorted.partition_point(|n| columns(n) <= length);
-            let order = Stream::new(seed, &format!("pairs of {length} tokens"));
+            let own = length(&self.sorted[at]);
+            let first = self.sorted.partition_point(|n| length(n) < own);
+            let behind = self.sorted.partition_point(|n| length(n) <= own);
+            let (longer, more) = own;
+            let order = Stream::new(seed, &format!("pairs of {longer} tokens, {more} more"));
             let taken = |at: usize| {
                 let place = permuted(&order, epoch, (at - first) as u64, (behind - first) as u64);
                 self.sorted[first + place as usize]
@@ -226,10 +232,7 @@ impl PairSet {
 
     /// Shortest first; those of one length in the order of their numbers.
     fn sort(&self, pairs: &mut [u32]) {
-        pairs.sort_unstable_by_key(|n| {
-            let pair = self.pair(*n);
-            (pair.columns(), pair.both(), *n)
-        });
+        pairs.sort_unstable_by_key(|n| (self.pair(*n).length(), *n));
     }
 
     /// The pairs of a pool by their length. Pool q holds the draws of steps `q · batches` to `(q + 1) · batches − 1`.
