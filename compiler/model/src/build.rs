@@ -14,7 +14,7 @@ use crate::codes;
 use crate::error::{BuildError, MAX_NODES};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::Parameter;
+use odec_graph::ops::{OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, Site, TypeError, Value, gradient, nn};
 use odec_program::ResultId;
 use odec_program::manifest::Loss;
@@ -83,6 +83,18 @@ pub struct Translation {
     pub encode: Graph,
     /// `tokens → logits` of one more token of each of several texts, all of them translations of that source.
     pub extend: Graph,
+}
+
+impl Translation {
+    /// Whether all keys and values that are kept of a source have an even number of columns, as have queries: then attention reads all of them in bf16, and
+    /// their rows begin at whole words.
+    pub fn keeps_even_rows(&self) -> bool {
+        let even = |graph: &Graph, v: Value| graph.ty(v).cols().is_multiple_of(2);
+        self.extend.nodes().all(|(_, n)| match &n.op {
+            OpKind::CachedAttention(_) => n.operands[..3].iter().all(|v| even(&self.extend, *v)),
+            _ => true,
+        })
+    }
 }
 
 /// Of a model of two sequences; `None` where a token's result depends on later ones.

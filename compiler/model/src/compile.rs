@@ -368,11 +368,11 @@ fn assemble(
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
     let (train, named) = train.unzip();
-    // Rounded keys of the source are read by a graph that does not make them: such models compute each token anew.
-    let translation = match train.as_ref().map(|t: &manifest::Train| t.precision) {
-        Some(manifest::Precision::Bf16) => None,
-        _ => build::translation(spec, &params)?,
-    };
+    let halves = train
+        .as_ref()
+        .is_some_and(|t| t.precision == manifest::Precision::Bf16);
+    let translation = build::translation(spec, &params)?;
+    let translation = translation.filter(|t| !halves || t.keeps_even_rows());
     let elements = |p: &Parameter| p.shape.iter().product::<u64>();
     let (first, evolves) = (spec.evolves.first(), spec.evolves.iter());
     let summary = Summary {

@@ -126,11 +126,16 @@ fn last_in_a_step(graph: &Graph) -> Option<u32> {
 }
 
 /// What reads bf16: shifts and convolutions of an even number of columns, and attention where queries, keys and values have such numbers (other
-/// attention stays f32, all of it). With it, kept keys and values, whose rows begin at whole words.
+/// attention stays f32, all of it). With it, kept keys and values, whose rows begin at whole words; those of a source are made by a graph of its own, which
+/// is there where all of them have such numbers.
 fn halves(graph: &Graph) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     for (n, node) in graph.nodes() {
         let (read, kept) = match node.op {
+            OpKind::Append(_) => match &graph.node(node.operands[0].node).op {
+                OpKind::Cache(cache) if cache.one => (1..2, 0..1),
+                _ => continue,
+            },
             OpKind::Attention(_) | OpKind::AttentionBackward(_) => (0..3, 0..0),
             OpKind::CachedAttention(_) => (0..3, 1..3),
             OpKind::ShiftTokens(_) | OpKind::Depthwise(_) => (0..1, 0..0),

@@ -9,7 +9,7 @@ use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_graph::interp::{self, Tensor};
 use odec_program::manifest::Manifest;
-use odec_program::{Bindings, EntryId, Kept, Maxima, names, noise};
+use odec_program::{Bindings, DType, EntryId, Kept, Maxima, Target, names, noise};
 use odec_runtime::infer::translate::Translation;
 use odec_runtime::{Artifact, Executor, Search, State, Tokenizer, Value, translate};
 use std::collections::BTreeMap;
@@ -445,9 +445,14 @@ fn translations_with_kept_keys_are_those_computed_anew() {
         model(FLOWS[3].0, CROSS, ""),
         model(PLAIN, &format!("{CROSS} |> {decay}"), ""),
         model(PLAIN, CROSS, "precision f64"),
+        model(PLAIN, CROSS, "precision bf16"),
+        model(PLAIN, CAPPED, "precision bf16"),
     ];
-    for (built, text) in library.into_iter().chain(others) {
-        let manifest = manifest(&(built, text), options());
+    let of_pairs = Options::of(Target::Avx512Bf16, DType::F32);
+    let halves = [CROSS, CAPPED].map(|cross| (model(PLAIN, cross, "precision bf16"), of_pairs));
+    let all = library.into_iter().chain(others).map(|m| (m, options()));
+    for (model, options) in all.chain(halves) {
+        let manifest = manifest(&model, options);
         let rows = manifest.program.entries[&EntryId::Extend].maxima.batch as usize;
         for beam in [1, rows] {
             assert_eq!(
@@ -460,12 +465,14 @@ fn translations_with_kept_keys_are_those_computed_anew() {
     }
 }
 
-/// More texts than rows are planned for, and rounded keys: each token is computed anew.
+/// More texts than rows are planned for, and keys in bf16 of an odd number of columns: each token is computed anew.
 #[test]
 fn what_cannot_keep_computes_anew() {
     let m = manifest(&model(PLAIN, CROSS, ""), options());
     assert_eq!(found(&m, 3), found(&anew(&m), 3));
-    let half = manifest(&model(PLAIN, CROSS, "precision bf16"), options());
+    let odd = "rmsnorm |> attend(linear(5), encoder |> linear(5), encoder |> linear(5), heads: 1)";
+    let odd = format!("{odd} |> linear");
+    let half = manifest(&model(PLAIN, &odd, "precision bf16"), options());
     assert!(!half.program.entries.contains_key(&EntryId::Extend));
     assert_eq!(found(&half, 1).len(), 4);
 }

@@ -48,7 +48,10 @@ impl Pair {
 
     /// What pairs are sorted by: places of the longer text, and how many more tokens the source has, so that neighbours are alike in both texts.
     fn length(&self) -> (u64, i64) {
-        (self.columns(), i64::from(self.source) - i64::from(self.target))
+        (
+            self.columns(),
+            i64::from(self.source) - i64::from(self.target),
+        )
     }
 
     /// Places that it fills in both rows.

@@ -126,11 +126,12 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     // Attention on tensor cores reads one text, and adds in another order than what reads several.
     let on_tensor_cores = !options.tiling.packs && model.precision == Precision::Bf16;
     let several = model.several.filter(|_| !on_tensor_cores);
+    let translation = model.translation.filter(|_| !on_tensor_cores);
     let graphs: Vec<(EntryId, &Graph, Maxima)> = [
         (EntryId::Forward, Some(model.forward), whole),
         (EntryId::Decode, model.decode, alone),
-        (EntryId::Encode, model.translation.map(|t| &t.encode), alone),
-        (EntryId::Extend, model.translation.map(|t| &t.extend), whole),
+        (EntryId::Encode, translation.map(|t| &t.encode), alone),
+        (EntryId::Extend, translation.map(|t| &t.extend), whole),
         (EntryId::Extend, several, together),
         (EntryId::Loss, model.loss, trained),
         (EntryId::Grad, model.grad, trained),
