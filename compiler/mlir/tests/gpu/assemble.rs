@@ -295,11 +295,10 @@ fn complaint(said: &str, kernel: &Kernel, target: Target) -> Option<String> {
         .then(|| format!("{shared} bytes of shared memory, planned {planned}"))
 }
 
-/// The most bytes of stack and of spills. Gradients of attention whose keys have one more column, which masks padding, do not fit into registers, and those
-/// of heads of 48 columns hardly do; nor do convolutions by depth, which keep where all places of a window are.
+/// The most bytes of stack and of spills. Gradients of attention of heads of 48 columns hardly fit into registers; convolutions by depth, which keep where all
+/// places of a window are, do not.
 fn may_spill(spec: &KernelSpec) -> u64 {
     match spec {
-        KernelSpec::AttendBackward(a) if a.head == a.value_head() + 1 => 204,
         KernelSpec::AttendBackward(a) if a.head == 48 => 8,
         KernelSpec::Rows(r) if reads_windows(&r.body) => 592,
         KernelSpec::Columns(c) if reads_windows(&c.body) => 592,
