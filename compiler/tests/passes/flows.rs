@@ -4,6 +4,7 @@
 use crate::numbers::{close, differences, executor};
 use crate::source;
 use crate::systems::options;
+use odec_compiler::cost::operations;
 use odec_compiler::model::Built;
 use odec_compiler::passes::build_manifest;
 use odec_graph::interp::{self, Tensor};
@@ -199,6 +200,81 @@ fn gradients_are_differences() {
     let model = model("f32");
     let mut f = feeds(&runs(&model));
     differences("velocity", &model.0, &mut f, AT, 1e-6);
+}
+
+/// A model whose one field, an expression or a body, reads what it is told.
+fn conditioned(field: &str) -> Built {
+    let field = match field.starts_with('{') {
+        true => field.to_string(),
+        false => format!("= {field}"),
+    };
+    let text = format!(
+        "field told {field}\nmodel small {{\n  input patches(image: [4, 6], patch: 2)\n  \
+         embed linear(width: 8), condition(time_token(scale: 3), label_token(classes: {CLASSES}))\n  \
+         evolve euler(told) for 2 steps\n  output rmsnorm |> linear(4, bias)\n  init normal(std: 0.5) }}\n\
+         train {{ data images(\"none.npz\", classes: {CLASSES}, mean: {MEAN}, std: {STD});  optimizer adamw(lr: 1e-2)\n\
+         loss velocity;  batch 3;  steps 10 }}\n"
+    );
+    source::checked(&text).built.expect("a model")
+}
+
+/// What is made of the condition, row by row, is computed once for all tokens, and is what it is where a row of each token is added to it: loss and gradients.
+#[test]
+fn what_is_the_same_for_all_tokens_is_computed_once() {
+    const GATED: &str = "(condition |> silu |> linear(bias))*(rmsnorm |> attention(heads: 2))";
+    let at = Bindings::new(3, PATCHES as u64);
+    for field in [
+        GATED,
+        "condition |> linear",
+        "maximum(condition |> linear, id)",
+        "maximum(condition, condition |> linear) + id",
+        "concat(condition |> linear(3), id) |> linear",
+        "attend(linear, condition |> linear, linear, heads: 2)",
+        "attend(condition |> linear, linear, linear, heads: 2)",
+        "(condition |> linear(1))*id",
+        "condition |> softmax(heads: 2) |> layernorm",
+        "id - 2*(condition |> rmsnorm)*(condition |> linear(1) |> sigmoid)",
+        "condition |> shift |> linear",
+        "condition |> attention(heads: 2)",
+        "condition |> moe(experts: 3, top_k: 1, hidden: 4)",
+        "{ told = condition |> silu\n  both = told |> linear(16, bias)\n  learn gain[8] = 1\n  \
+         scale = both |> columns(to: 8)\n  return gain*(1 + scale)*layernorm + (both |> columns(from: 8))^2 }",
+        "{ learn gain[8] = 1\n  one = condition |> linear(1)\n  return gain*one }",
+    ] {
+        let field = field.replace("{ ", "{\n  ");
+        let once = conditioned(&field);
+        let each = conditioned(&field.replace("condition", "(condition + (id - id))"));
+        let e = executor(&build_manifest(&once, "", options()).unwrap().manifest);
+        let mut feeds = params(&e);
+        for (name, shape, numbers) in given() {
+            let width = numbers.len() / 24;
+            let rows = numbers
+                .chunks(8 * width.max(1))
+                .flat_map(|of| &of[..PATCHES * width]);
+            let (shape, numbers) = match shape[1] {
+                8 => (vec![3, PATCHES as u64, shape[2]], rows.copied().collect()),
+                _ => (shape, numbers),
+            };
+            let numbers: Vec<f64> = numbers.into_iter().map(f64::from).collect();
+            feeds.insert(name.into(), Tensor::new(shape, numbers));
+        }
+        let [got, want] = [&once, &each].map(|built| interp::run(&built.grad, &feeds, at).unwrap());
+        assert_eq!(got.len(), want.len());
+        for (name, got) in &got {
+            let size = want[name].data.iter().fold(1.0f64, |m, x| m.max(x.abs()));
+            for (got, want) in got.data.iter().zip(&want[name].data) {
+                assert!(
+                    (got - want).abs() <= 1e-11 * size,
+                    "{field}, {name}: {got}, not {want}"
+                );
+            }
+        }
+        if field == GATED {
+            let flops = |built: &Built| operations::count(&built.forward, at, |_| true).flops();
+            // A matrix in each of two steps, of 8 × 8, meets one row of three images where it met six.
+            assert_eq!(flops(&each) - flops(&once), 2 * 2 * 8 * 8 * 3 * 5);
+        }
+    }
 }
 
 fn method(a: &[&[f64]], b: &[f64]) -> Method {

@@ -108,6 +108,7 @@ impl Layer for Attend {
     const ROLE: Option<&'static str> = Some("attend");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let (causal, sinks) = (r.flag(&CAUSAL), r.flag(&SINKS));

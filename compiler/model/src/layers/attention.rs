@@ -154,6 +154,7 @@ impl Layer for Attention {
     const ROLE: Option<&'static str> = Some("attention");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let width = r.width();

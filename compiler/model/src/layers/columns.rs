@@ -2,7 +2,7 @@
 
 use super::arguments::Silent;
 use super::function::X;
-use super::network::{Network, values};
+use super::network::Network;
 use super::{
     About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads,
     TypeResult, Weights,
@@ -51,6 +51,7 @@ impl Layer for Columns {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = true;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let [(of, width)] = r.operands([&X])?;
@@ -85,10 +86,10 @@ impl Layer for Columns {
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
-        let of = values(std::slice::from_ref(&self.of), b, at, w)?;
-        match b.ty(of[0]).cols() == self.slice.cols {
-            true => Ok(of[0]),
-            false => b.push1(self.slice, &of),
+        let of = self.of.value(b, at, w)?;
+        match b.ty(of).cols() == self.slice.cols {
+            true => Ok(of),
+            false => b.push1(self.slice, &[of]),
         }
     }
 

@@ -46,6 +46,7 @@ impl Layer for Concat {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let (mut parts, mut width) = (Vec::new(), 0u64);

@@ -5,7 +5,6 @@ use super::{
 };
 use crate::codes;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::RepeatTokens;
 use odec_graph::{Builder, Value};
 
 /// The name by which fields read it, among the states that they may read.
@@ -36,6 +35,7 @@ impl Layer for Condition {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = true;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         if let Some(columns) = r.condition() {
@@ -59,13 +59,8 @@ impl Layer for Condition {
         }
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
-        let told = w.state(b, CONDITION)?;
-        let tokens = b.ty(at.x).tokens();
-        match b.ty(told).tokens() == tokens {
-            true => Ok(told),
-            false => b.push1(RepeatTokens { tokens }, &[told]),
-        }
+    fn build(&self, b: &mut Builder, _: Inputs, w: &mut dyn Weights) -> TypeResult {
+        w.state(b, CONDITION)
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {

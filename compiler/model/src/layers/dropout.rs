@@ -50,6 +50,7 @@ impl Layer for Dropout {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let named = r.given(&RATE);

@@ -4,7 +4,7 @@
 
 use super::arguments::Silent;
 use super::attention::columns_of_head;
-use super::network::Network;
+use super::network::{Network, meeting};
 use super::{
     About, Argument, Definition, Example, Facts, Form, Group, Inputs, LayerKind, LayerParam,
     MAX_WIDTH, Reading, Reads, TypeResult, Weights, column_functions, functions,
@@ -212,6 +212,7 @@ impl Applied {
                 Operand::Number(c) => nn::constant(b, c.clone())?,
             });
         }
+        meeting(b, &mut values, at)?;
         let (x, number, word) = (values[0], &self.number, self.word);
         let y = values.get(1).copied();
         nn::per_head(b, x, self.heads, |b, x| {

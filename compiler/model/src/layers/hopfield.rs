@@ -87,6 +87,7 @@ impl Layer for Hopfield {
     const ROLE: Option<&'static str> = Some("hopfield");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let (causal, energy) = (r.flag(&CAUSAL), r.flag(&ENERGY));

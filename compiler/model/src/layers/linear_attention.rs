@@ -97,6 +97,7 @@ impl Layer for LinearAttention {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let operands = r.operands([&Q, &K, &V]);

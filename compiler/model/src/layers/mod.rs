@@ -34,6 +34,7 @@ use crate::scheme::vocabulary::{LayerName, Vocabulary, With};
 use network::Network;
 use odec_graph::ops;
 use odec_graph::{Builder, Value, nn};
+use odec_program::Dim;
 use odec_program::manifest::{Init, Turns, Waves};
 use std::fmt::Debug;
 
@@ -61,6 +62,9 @@ pub trait Layer: Clone + Debug + PartialEq + Into<LayerKind> {
     const FACTS: Facts;
     /// Whether each element of its result is from 0 to 1.
     const GIVES_SHARES: bool;
+    /// Whether each row of its result is computed from that row of its input and from parameters, always the same: then what is the same for all tokens is
+    /// computed once.
+    const ROW_BY_ROW: bool;
 
     /// Reads its arguments, and checks them against the width that it meets: the layer, and the width of its result.
     fn read(r: &mut Reading) -> Option<(Self, u64)>;
@@ -82,6 +86,8 @@ pub struct Inputs<'a> {
     pub named: &'a [Value],
     /// How long the field's own site is.
     field: usize,
+    /// The tokens that the field is applied to.
+    tokens: Dim,
 }
 
 impl Inputs<'_> {
@@ -360,6 +366,7 @@ macro_rules! layers {
             pub fn params(&self) -> Vec<LayerParam> { match self { $(LayerKind::$ty(l) => l.params(),)* LayerKind::Applied(l) => l.params() } }
             pub fn reads(&self) -> Reads { match self { $(LayerKind::$ty(l) => l.reads(),)* LayerKind::Applied(l) => l.reads() } }
             pub fn gives_shares(&self) -> bool { match self { $(LayerKind::$ty(_) => <$ty as Layer>::GIVES_SHARES,)* LayerKind::Applied(l) => l.gives_shares() } }
+            pub fn row_by_row(&self) -> bool { match self { $(LayerKind::$ty(_) => <$ty as Layer>::ROW_BY_ROW,)* LayerKind::Applied(_) => true } }
             pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult { match self { $(LayerKind::$ty(l) => l.build(b, at, w),)* LayerKind::Applied(l) => l.build(b, at, w) } }
             pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>> { match self { $(LayerKind::$ty(l) => l.rates(b, w),)* LayerKind::Applied(l) => l.rates(b, w) } }
         }

@@ -4,8 +4,9 @@
 //! nodes. Leaves what a layer is to its file, whose parameters they are to the model.
 
 use super::{Angles, Inputs, LayerKind, LayerParam, Reads, TypeResult, Weights};
-use odec_graph::ops::{Add, Broadcast, Mul, Recip, Rsqrt, Shift};
+use odec_graph::ops::{Add, Broadcast, Mul, Recip, RepeatTokens, Rsqrt, Shift};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_program::Dim;
 
 /// A map from states to states (or, inside a pipeline, between widths).
 #[derive(Clone, Debug, PartialEq)]
@@ -50,14 +51,45 @@ pub struct Set {
     pub value: Network,
 }
 
-/// The values of a layer's operands.
+/// The values of a layer's operands, each with a row for every token.
 pub fn values(
     of: &[Network],
     b: &mut Builder,
     at: Inputs,
     w: &mut dyn Weights,
 ) -> TypeResult<Vec<Value>> {
-    of.iter().map(|part| part.value(b, at, w)).collect()
+    let each = of.iter().map(|part| {
+        let value = part.value(b, at, w)?;
+        repeated(b, value, at.tokens)
+    });
+    each.collect()
+}
+
+/// Whether a value is one row of each sequence for all of so many tokens.
+fn is_one_row(b: &Builder, x: Value, tokens: Dim) -> bool {
+    let ty = b.ty(x);
+    ty.is_state() && ty.tokens() == Dim::Fixed(1) && tokens != Dim::Fixed(1)
+}
+
+/// A value with a row for every token.
+fn repeated(b: &mut Builder, x: Value, tokens: Dim) -> TypeResult {
+    match is_one_row(b, x, tokens) {
+        true => b.push1(RepeatTokens { tokens }, &[x]),
+        false => Ok(x),
+    }
+}
+
+/// Values that meet: rows for every token, where some have them. The first of them that has rows, or what they are computed from.
+pub(super) fn meeting(b: &mut Builder, values: &mut [Value], at: Inputs) -> TypeResult<Value> {
+    let rows = |b: &Builder, v: Value| b.ty(v).is_state();
+    let all = |b: &Builder, v: &Value| rows(b, *v) && !is_one_row(b, *v, at.tokens);
+    if values.iter().any(|v| all(b, v)) {
+        for v in &mut *values {
+            *v = repeated(b, *v, at.tokens)?;
+        }
+    }
+    let first = values.iter().copied().find(|v| rows(b, *v));
+    Ok(first.unwrap_or(at.x))
 }
 
 /// A part that has parameters of its own, or reads what has none.
@@ -191,14 +223,20 @@ impl Network {
             x,
             named: at,
             field,
+            tokens: b.ty(x).tokens(),
         };
-        self.value(b, at, w)
+        let value = self.value(b, at, w)?;
+        repeated(b, value, at.tokens)
     }
 
-    /// Appends its nodes where a layer is applied to more than one value.
+    /// Appends its nodes where a layer is applied to more than one value. What is the same for all tokens of a sequence is one row of it.
     pub(super) fn value(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         match self {
-            Network::Layer(layer) => layer.build(b, at, w),
+            Network::Layer(layer) if layer.row_by_row() => layer.build(b, at, w),
+            Network::Layer(layer) => {
+                let x = repeated(b, at.x, at.tokens)?;
+                layer.build(b, Inputs { x, ..at }, w)
+            }
             Network::Argument(i) => {
                 let missing = || wrong(&format!("has no value {i}"));
                 at.named.get(*i).copied().ok_or_else(missing)
@@ -213,19 +251,20 @@ impl Network {
                 Ok(at.x)
             }
             Network::Sum { terms, plus } => {
-                let values: Vec<(Exact, Value)> = terms
-                    .iter()
-                    .map(|(c, part)| Ok((c.clone(), part.value(b, at, w)?)))
-                    .collect::<TypeResult<_>>()?;
-                let sum = sum(b, values, at.x)?;
+                let values = terms.iter().map(|(_, part)| part.value(b, at, w));
+                let mut values: Vec<Value> = values.collect::<TypeResult<_>>()?;
+                let like = meeting(b, &mut values, at)?;
+                let coefficients = terms.iter().map(|(c, _)| c.clone());
+                let sum = sum(b, coefficients.zip(values).collect(), like)?;
                 match plus.is_zero() {
                     true => Ok(sum),
                     false => b.push1(Shift { by: plus.clone() }, &[sum]),
                 }
             }
             Network::Product(of) => {
-                let values = [of[0].value(b, at, w)?, of[1].value(b, at, w)?];
-                let values = beside(b, values, at.x)?;
+                let mut values = [of[0].value(b, at, w)?, of[1].value(b, at, w)?];
+                let like = meeting(b, &mut values, at)?;
+                let values = beside(b, values, like)?;
                 b.push1(Mul, &values)
             }
             Network::Power(of, halves) => {
@@ -233,15 +272,17 @@ impl Network {
                 power(b, x, *halves)
             }
             Network::Spread(of, columns) => {
-                let x = of.value(b, at, w)?;
-                spread(b, x, at.x, *columns)
+                let mut x = [of.value(b, at, w)?];
+                let like = meeting(b, &mut x, at)?;
+                spread(b, x[0], like, *columns)
             }
             Network::Body(body) => {
                 // As a layer in Rust reads its parameters: all before the first of them is used.
                 for p in self.params() {
                     w.param(b, &p.path)?;
                 }
-                let mut named = values(&body.given, b, at, w)?;
+                let given = body.given.iter().map(|given| given.value(b, at, w));
+                let mut named: Vec<Value> = given.collect::<TypeResult<_>>()?;
                 for set in &body.set {
                     let at = Inputs {
                         named: &named,

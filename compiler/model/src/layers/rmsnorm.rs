@@ -51,6 +51,7 @@ impl Layer for RmsNorm {
     const ROLE: Option<&'static str> = Some("norm");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = true;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let width = r.width();

@@ -87,6 +87,7 @@ impl Layer for Rotary {
     const ROLE: Option<&'static str> = Some("rotary");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let interleaved = r.flag(&INTERLEAVED);

@@ -48,6 +48,7 @@ impl Layer for Scan {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let [(a, a_width), (b, b_width)] = r.operands([&A, &B])?;
