@@ -248,7 +248,8 @@ impl GraphBuilder<'_> {
 }
 
 /// The operands of attention where each head's queries and keys have one more column, by which no query meets the key of a token that is left out:
-/// one that does not take the step, or what fills up a row. For attention in which distances between tokens count. `rows` is 0 or less than that. Kept keys keep it, so tokens of later runs know as well.
+/// one that does not take the step, or what fills up a row. For attention in which distances between tokens count. `rows` is 0 or less than that. Kept keys
+/// keep it, so tokens of later runs know as well.
 fn among(
     b: &mut Builder,
     attention: &Attention,

@@ -95,18 +95,15 @@ pub fn write(page: &mut Page, c: &Cost) {
         ),
     );
     let per = |of| flops(c.per_unit(of));
-    let (unit, context) = (c.unit.counted(), thousands(c.context));
+    let (mut unit, context) = (c.unit.counted().to_string(), thousands(c.context));
+    let mut source = String::new();
+    if c.source > 0 {
+        unit = format!("target {unit}");
+        source = format!(", source {}", thousands(c.source));
+    }
     page.section(&match c.unit {
         Unit::Patch | Unit::Pixel => format!("FLOP per image of {context} {}", c.unit.many()),
-        Unit::Token | Unit::Vector if c.source == 0 => {
-            format!("FLOP per {unit}, context {context}")
-        }
-        Unit::Token | Unit::Vector => {
-            format!(
-                "FLOP per target {unit}, context {context}, source {}",
-                thousands(c.source)
-            )
-        }
+        Unit::Token | Unit::Vector => format!("FLOP per {unit}, context {context}{source}"),
     });
     let most = if c.leaves_out() { "at most " } else { "" };
     let shown = |all, even: Option<_>| match even {

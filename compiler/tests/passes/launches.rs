@@ -3,6 +3,7 @@
 use crate::card::{code, late};
 use crate::source::built;
 use odec_compiler::passes::{Options, build_manifest};
+use odec_program::gpu::tensor;
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::launches;
 use odec_runtime::conformance::launches::{Found, Rule, beside};
@@ -23,9 +24,28 @@ fn model(precision: &str, target: Target) -> Artifact {
          evolve lie(att, ffn) for 2 steps\n  output rmsnorm |> logits(tied)\n}}\n\
          train {{ data text(\"none.txt\", tokenizer: bytes);  steps 12;  batch 2\n  optimizer adamw(lr: 1e-2)\n  precision {precision}\n}}\n"
     );
-    let built = built(&text);
+    planned(&text, target)
+}
+
+/// One whose attention, on tensor cores, reads a quarter as many keys as queries.
+fn of_fewer_keys(target: Target) -> Artifact {
+    let text = "field att = layernorm |> conv_attention(heads: 2, bias)
+model small {
+  input  image(size: 10)
+  embed  conv(kernel: 2, stride: 1, width: 32)
+  evolve euler(att) for 1 step
+  output layernorm |> classes(10)
+}
+train { data images(\"none.npz\", classes: 10, mean: 0, std: 1)
+  batch 2;  steps 3;  optimizer adamw(lr: 1e-2);  precision bf16 }
+";
+    planned(text, target)
+}
+
+fn planned(text: &str, target: Target) -> Artifact {
+    let built = built(text);
     let options = Options::of(target, built.real());
-    Artifact::in_memory(build_manifest(&built, &text, options).unwrap().manifest).unwrap()
+    Artifact::in_memory(build_manifest(&built, text, options).unwrap().manifest).unwrap()
 }
 
 const CARD: Rule = Rule {
@@ -106,6 +126,35 @@ fn every_launch_is_compared_within_its_bound() {
         assert!(bounded > 50 && all > bounded + 50, "{bounded} of {all}");
         // The reference device adds in f32: it is not exact, and so uses a part of the bounds.
         assert!(sound.worst > 0.0 && sound.worst < 1.0, "{}", sound.worst);
+    }
+}
+
+/// Bounds of attention to keys of other tokens: a sound device is within them, one that is off is not.
+#[test]
+fn keys_of_other_tokens_have_their_bounds() {
+    let a = of_fewer_keys(Target::Sm90a);
+    let of_others = |spec: &KernelSpec| match spec {
+        KernelSpec::Attend(k) | KernelSpec::AttendBackward(k) => {
+            k.others && tensor::attend::runs(k)
+        }
+        _ => false,
+    };
+    let kernels = a.manifest().program.kernels.iter().enumerate();
+    let found: Vec<usize> = (kernels.filter(|(_, k)| of_others(&k.spec)))
+        .map(|(n, _)| n)
+        .collect();
+    assert!(found.len() > 1, "forward and backward: {found:?}");
+    let sound = faulty(&a, usize::MAX, 0, 0.0, None);
+    assert_eq!(sound.failed, 0, "{:?}", sound.wrong);
+    for kernel in found {
+        let operands = a.signatures()[kernel].operands.iter().enumerate();
+        for (operand, _) in operands.filter(|(_, o)| o.mode.writes()) {
+            let wrong = faulty(&a, kernel, operand, 0.1, None).wrong;
+            assert!(
+                wrong.iter().any(|w| w.operand == operand),
+                "operand {operand}"
+            );
+        }
     }
 }
 

@@ -448,9 +448,17 @@ fn translations_with_kept_keys_are_those_computed_anew() {
         model(PLAIN, CROSS, "precision bf16"),
         model(PLAIN, CAPPED, "precision bf16"),
     ];
+    // Angles of both sequences, whose tables have other lengths.
+    let turned = {
+        let (_, text) = model(PLAIN, CROSS, "");
+        let text = text.replace("attention(heads: 2)\n", "attention(heads: 2, rope)\n");
+        (source::built(&text), text)
+    };
+    assert!(turned.1.contains("heads: 2, rope)"));
     let of_pairs = Options::of(Target::Avx512Bf16, DType::F32);
     let halves = [CROSS, CAPPED].map(|cross| (model(PLAIN, cross, "precision bf16"), of_pairs));
-    let all = library.into_iter().chain(others).map(|m| (m, options()));
+    let all = library.into_iter().chain(others).chain([turned]);
+    let all = all.map(|m| (m, options()));
     for (model, options) in all.chain(halves) {
         let manifest = manifest(&model, options);
         let rows = manifest.program.entries[&EntryId::Extend].maxima.batch as usize;

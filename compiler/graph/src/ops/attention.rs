@@ -269,6 +269,16 @@ impl Attention {
     }
 }
 
+/// A sample whose keys and values are of so many tokens of a grid, with a number for each of these where only some take part.
+pub(super) fn of_keys(mut sample: Sample, tokens: u64, partial: bool) -> Sample {
+    for t in &mut sample.ins[1..3] {
+        Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(tokens);
+    }
+    let numbers = partial.then(|| sample.ins[1].per_row());
+    sample.ins.extend(numbers);
+    sample
+}
+
 /// One (batch, head) of [B, S, heads · head] tensors: where each position's columns lie.
 pub(super) fn heads(q: &Tensor, heads: u64) -> impl Iterator<Item = Head> + Clone {
     shared(q, heads, heads)
@@ -466,13 +476,6 @@ impl Op for Attention {
             states.for_each(|t| Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(7));
             sample
         };
-        // Keys of a grid.
-        let others = |mut sample: Sample, tokens: u64| {
-            for t in &mut sample.ins[1..3] {
-                Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(tokens);
-            }
-            sample
-        };
         let full = Attention {
             others: true,
             ..Attention::new(3, false)
@@ -486,17 +489,17 @@ impl Op for Attention {
             partial: true,
             ..full
         };
-        let some_of_others = |mut sample: Sample| {
-            let numbers = sample.ins[1].per_row();
-            sample.ins.push(numbers);
-            sample
-        };
         vec![
-            others(of(full, 4, "of others"), 3),
-            others(of(capped_full, 7, "of others, shared, softcap, wide"), 70).bindings(1, 66),
-            others(sinks(full, "of others, sinks"), 5),
-            some_of_others(others(of(some_others, 4, "of some others"), 131)).bindings(2, 5),
-            some_of_others(others(sinks(some_others, "of some others, sinks"), 9)),
+            of_keys(of(full, 4, "of others"), 3, false),
+            of_keys(
+                of(capped_full, 7, "of others, shared, softcap, wide"),
+                70,
+                false,
+            )
+            .bindings(1, 66),
+            of_keys(sinks(full, "of others, sinks"), 5, false),
+            of_keys(of(some_others, 4, "of some others"), 131, true).bindings(2, 5),
+            of_keys(sinks(some_others, "of some others, sinks"), 9, true),
             sample(3, 3, true, None, "causal"),
             sample(2, 2, false, None, "full"),
             sample(1, 1, true, None, "long").bindings(1, 70),

@@ -2,14 +2,12 @@
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::Attention;
-use crate::ops::attention::{heads, shared};
+use crate::ops::attention::{heads, of_keys, shared};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::Dim;
-use std::sync::Arc;
 
 /// q, k, v, o, lse, d_o → d_q, d_k, d_v. With `p_ij = exp(s_ij − lse_i)` and `δ_i = d_o_i · o_i`:
 /// `d_v_j = Σ_i p_ij d_o_i`, `ds_ij = p_ij (d_o_i · v_j − δ_i)`, `d_q_i = Σ_j ds_ij k_j / √head`,
@@ -122,15 +120,7 @@ impl Op for AttentionBackward {
                 others: true,
                 ..attention
             };
-            let mut sample = of(attention, value, name);
-            for t in &mut sample.ins[1..3] {
-                Arc::make_mut(&mut t.shape)[1] = Dim::Fixed(tokens);
-            }
-            if attention.partial {
-                let numbers = sample.ins[1].per_row();
-                sample.ins.push(numbers);
-            }
-            sample
+            of_keys(of(attention, value, name), tokens, attention.partial)
         };
         let some_of = Attention {
             partial: true,
