@@ -28,7 +28,7 @@ fn bert_learns_a_text() {
         "--data",
         &text,
     ];
-    let trained = |run: &str, steps: &str| -> f64 {
+    let trained = |run: &str, steps: &str| -> [f64; 2] {
         let steps = format!("train.steps={steps}");
         place.good(
             &[
@@ -39,11 +39,19 @@ fn bert_learns_a_text() {
         );
         let said: Value =
             serde_json::from_str(&place.good(&["eval", run, "--json"])).expect("JSON");
-        said["loss"].as_f64().expect("a loss")
+        // Of each sentence of what is held out it says whether the rest of its row follows it.
+        let share = said["accuracy"].as_f64().expect("a share");
+        assert!((0.0..=1.0).contains(&share), "{share}");
+        ["cross_entropy", "follows.cross_entropy"]
+            .map(|term| said["terms"][term].as_f64().expect("a term"))
     };
-    // A guess among all bytes costs log 256 = 5.5 nats, one by how often they are in the text 3.0.
+    // A guess among all bytes costs log 256 = 5.5 nats, one by how often they are in the text 3.0; one of two classes costs log 2 = 0.7.
     let (first, last) = (trained("first", "1"), trained("last", "150"));
-    assert!(first > 4.5 && last < 3.4, "{first} nats, then {last}");
+    assert!(
+        first[0] > 4.5 && last[0] < 3.4,
+        "{first:?} nats, then {last:?}"
+    );
+    assert!(last[1] < 1.0, "{last:?}");
     // The rows of both segments were trained.
     let segments = |run: &str| {
         let all = place.tensors(run);

@@ -263,3 +263,19 @@ fn fmt_leaves_broken_and_read_only_files() {
     );
     assert_eq!(place.read("a.ode"), "field a=b");
 }
+
+/// What a run needs and does not have is said before anything is written.
+#[test]
+fn data_that_no_step_can_be_made_of_leave_no_folder() {
+    let place = Place::new();
+    place.write("short.txt", "ab\n");
+    let train = ["train", "tiny.ode", "--out", "run", "--steps", "1"];
+    let short = [&train[..], &["--data", "short.txt"]].concat();
+    refused(
+        &place,
+        &short,
+        &["the training part of short.txt has 3 tokens"],
+    );
+    assert!(!place.at("run").exists());
+    place.good(&train);
+}

@@ -9,7 +9,7 @@ use crate::{DType, Dim, Program, Size, Slot, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-pub use data::{Data, Flow, Form, Images, Pairs, Target, Times, Tokenizer, Vectors};
+pub use data::{Data, Flow, Form, Images, Pairs, Sentences, Target, Times, Tokenizer, Vectors};
 pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.

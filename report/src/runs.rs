@@ -412,7 +412,9 @@ impl Run {
     pub fn per_step(&self) -> (u64, &'static str) {
         let batch = self.batch();
         match self.progress.data.form {
-            Form::Text { .. } | Form::Tokens => (batch * self.manifest.model.context, "tokens"),
+            Form::Text { .. } | Form::Sentences(_) | Form::Tokens => {
+                (batch * self.manifest.model.context, "tokens")
+            }
             Form::Images(_) => (batch, "images"),
             Form::Vectors(_) => (batch, "sequences"),
             Form::Pairs(_) => (batch, "pairs"),

@@ -217,6 +217,16 @@ fn random(manifest: &Manifest, at: Bindings) -> (Batch, Unit) {
             let micro = Batch::of_pairs(sizes, source, tokens, targets, p.padding);
             (micro, Unit::Tokens)
         }
+        Some(Form::Sentences(s)) => {
+            let n = batch * seq;
+            let (tokens, targets) = ((0..n).map(token), (1..n + 1).map(token));
+            let mut micro = Batch::of_tokens(batch, seq, tokens.collect(), targets.collect());
+            let classes = (0..batch).map(|i| (number(i) % 2) as i32).collect();
+            micro
+                .inputs
+                .push((s.targets().into(), Numbers::I32(classes)));
+            (micro, Unit::Tokens)
+        }
         None | Some(Form::Text { .. } | Form::Tokens) => {
             let n = batch * seq;
             let (tokens, targets) = ((0..n).map(token), (1..n + 1).map(token));

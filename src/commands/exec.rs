@@ -5,8 +5,8 @@ use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::source;
 use odec_graph::interp::{self, Tensor};
-use odec_graph::{Elem, Graph, OpKind};
-use odec_program::{Bindings, EntryId, names};
+use odec_graph::{Elem, Graph, OpKind, TensorType};
+use odec_program::{Bindings, Dim, EntryId, names};
 use odec_runtime::infer::exec;
 use odec_runtime::system::{input, output};
 use odec_runtime::{Executor, Shown};
@@ -78,13 +78,13 @@ fn interpret(args: &cli::Exec) -> Done {
                 return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
             };
             shape = of_rows;
-        } else if is_of_targets(name) && numbers_are_compared(graph, name) {
+        } else if is_of_targets(name) && numbers_are_compared(&built.loss, name) {
             // As they are.
-        } else if is_of_targets(name) && given.tensor(names::TOKENS).is_err() {
-            let Some(of_images) = of_images(&shape) else {
+        } else if is_of_targets(name) && is_of_rows(&built.loss, name) {
+            let Some(of_rows) = of_images(&shape) else {
                 return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
             };
-            shape = of_images;
+            shape = of_rows;
         } else if [names::TOKENS, names::SOURCE, names::TARGETS].contains(&name) {
             let &[batch, seq] = shape.as_slice() else {
                 return Err(wrong(
@@ -141,13 +141,23 @@ fn is_of_targets(name: &str) -> bool {
 
 /// Whether targets are real numbers.
 fn numbers_are_compared(graph: &Graph, name: &str) -> bool {
-    graph.nodes().any(|(_, n)| match &n.op {
-        OpKind::Input(i) => i.name == name && i.ty.elem == Elem::Real,
-        _ => false,
+    type_of(graph, name).is_some_and(|ty| ty.elem == Elem::Real)
+}
+
+/// Whether there is one target for each row of the batch.
+fn is_of_rows(graph: &Graph, name: &str) -> bool {
+    type_of(graph, name).is_some_and(|ty| ty.tokens() == Dim::Fixed(1))
+}
+
+/// What an input of this name must be.
+fn type_of<'g>(graph: &'g Graph, name: &str) -> Option<&'g TensorType> {
+    graph.nodes().find_map(|(_, n)| match &n.op {
+        OpKind::Input(i) if i.name == name => Some(&i.ty),
+        _ => None,
     })
 }
 
-/// The shape of one number for each image, given with or without columns of one.
+/// The shape of one number for each row, given with or without columns of one.
 fn of_images(shape: &[u64]) -> Option<Vec<u64>> {
     match shape {
         &[batch] | &[batch, 1] | &[batch, 1, 1] => Some(vec![batch, 1, 1]),

@@ -252,6 +252,8 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     if meant.masked:
         hidden = np.random.default_rng(1).random(tokens.shape) < 0.15
         targets, tokens = tokens, np.where(hidden, np.int32(shape.vocab - 1), tokens)
+    if meant.follows:
+        targets = (targets, np.random.default_rng(7).integers(0, 2, shape.batch, dtype=np.int32))
     if meant.image:
         tokens, targets = images(meant, shape)
     if meant.vectors:
@@ -276,6 +278,8 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     compared = {"targets": targets}
     if meant.several:
         compared = dict(zip(("targets", "place.targets", "kind.targets"), targets, strict=True))
+    if meant.follows:
+        compared = dict(zip(("targets", "follows.targets"), targets, strict=True))
     save_file({**given, **compared, **drawn, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}

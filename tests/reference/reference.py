@@ -87,6 +87,11 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     for k in range(shape.steps):
         x = system.step(Step(system, shape, p, k, past, key), x)
         states.append(x)
+    other = 0.0
+    if system.follows:
+        targets, classes = targets
+        said = np.mean(np.tanh(linear(p, "follows.output.linear", x)), axis=1)
+        other = -np.mean(log_likelihood(linear(p, "follows.output.classes", said), classes))
     if "output.linear.weight" in p and system.masked:
         x = exact_gelu(linear(p, "output.linear", x))
     if system.norm:
@@ -137,7 +142,7 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         }
         return sum(c * np.mean(terms[name]()) for name, c in system.loss.items())
     hidden = tokens == shape.vocab - 1 if system.masked else np.ones(tokens.shape, bool)
-    return -np.sum(np.where(hidden, log_likelihood(logits, targets), 0.0)) / np.sum(hidden)
+    return other - np.sum(np.where(hidden, log_likelihood(logits, targets), 0.0)) / np.sum(hidden)
 
 
 def waves_of(times: Array, width: int) -> Array:

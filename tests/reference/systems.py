@@ -125,6 +125,8 @@ class System:
     class_token: bool = False
     # Whether sequences of vectors have two numbers and one of five classes besides.
     several: bool = False
+    # An output `follows` says one of two classes of each row.
+    follows: bool = False
     # What two texts become, in the place of steps of one.
     translator: translators.Translator | None = None
     # Stages of images, in the place of steps of one state.
@@ -787,9 +789,10 @@ def bert(s: Step, x: Array) -> Array:
 
 
 def bert_head(shape: Shape) -> Table:
-    """What stands outside of the layers: the norm of the embedding, and the map before the logits."""
+    """What stands outside of the layers: the norm of the embedding, the maps before the logits and before the classes, and the classes."""
     first = {f"first.step.0.begin.norm.{part}": (shape.width,) for part in ("gain", "bias")}
-    return first | {"output.linear.weight": (shape.width, shape.width), "output.linear.bias": (shape.width,)}
+    maps = {f"{at}.linear.{part}": dims for at in ("output", "follows.output") for part, dims in (("weight", (shape.width, shape.width)), ("bias", (shape.width,)))}
+    return first | maps | {"follows.output.classes.weight": (2, shape.width), "follows.output.classes.bias": (2,)}
 
 
 VIT = {
@@ -922,6 +925,7 @@ SYSTEMS: dict[str, System] = {
         segments=(2, 10),
         norm="layernorm",
         masked=True,
+        follows=True,
     ),
     "rk2_gated": System(
         rk2_gated,

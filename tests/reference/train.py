@@ -45,11 +45,16 @@ def philox(counter: list[int], key: list[int]) -> list[int]:
     return c
 
 
-def below(name: str, n: int, bound: int) -> int:
-    """The n-th draw of a stream, in 0..bound."""
+def block(name: str, n: int) -> list[int]:
+    """The n-th block of a stream."""
     digest = hashlib.sha256(name.encode()).digest()
     words = [int.from_bytes(digest[i : i + 4], "little") for i in (0, 4)]
-    b = philox([n & MASK, n >> 32, *words], [SEED & MASK, SEED >> 32])
+    return philox([n & MASK, n >> 32, *words], [SEED & MASK, SEED >> 32])
+
+
+def below(name: str, n: int, bound: int) -> int:
+    """The n-th draw of a stream, in 0..bound."""
+    b = block(name, n)
     return ((b[0] | b[1] << 32) * bound) >> 64
 
 
@@ -72,6 +77,36 @@ def hidden(tokens: np.ndarray, step: int, mask: int, kept: int | None = None) ->
 def batch(text: np.ndarray, step: int, rows: int, context: int) -> np.ndarray:
     starts = [below("batch", (step << 16) + r, len(text) - context) for r in range(rows)]
     return np.stack([text[s : s + context + 1] for s in starts])
+
+
+def permuted(name: str, epoch: int, place: int, n: int) -> int:
+    """Which of n stands at a place of an epoch's order: six rounds of a Feistel network, walked until it gives one of them (Black & Rogaway 2002)."""
+    half = max(((n - 1).bit_length() + 1) // 2, 1)
+    mask, x = (1 << half) - 1, place
+    while True:
+        for turn in range(6):
+            left, right = x >> half, x & mask
+            x = right << half | (left ^ (block(name, (epoch * 6 + turn) << half | right)[0] & mask))
+        if x < n:
+            return x
+
+
+def passages(text: np.ndarray, step: int, rows: int, context: int, separator: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sentences with what stands behind them or behind others, and which: 0 or 1."""
+    ends = np.flatnonzero(text == separator) + 1
+    firsts = np.concatenate([[0], ends[:-1]])
+    whole = [(a, b) for a, b in zip(firsts, ends, strict=True) if b - a > 1 and b + context <= len(text)]
+    tokens, classes = [], []
+    for r in range(rows):
+        epoch, place = divmod(step * rows + r, len(whole))
+        n = permuted("sentences", epoch, place, len(whole))
+        draw = below("segments behind sentences", (step << 16) + r, 2 * (len(whole) - 1)) - (len(whole) - 1)
+        other = n if draw < 0 else draw + (draw >= n)
+        (first, end), (_, behind) = whole[n], whole[other]
+        own = text[max(first, end - context // 2) : end]
+        tokens.append(np.concatenate([own, text[behind : behind + context - len(own)]]))
+        classes.append(int(draw >= 0))
+    return np.stack(tokens), np.array(classes, np.int32)
 
 
 def adamw(p: Parameters, g: Parameters, moments: dict, t: int) -> Parameters:
@@ -111,8 +146,8 @@ def curves(
     summed = " + ".join(f"{c}*{term}" for term, c in system.loss.items()) or "cross_entropy"
     trained = f"""{head}
 train {{
-  data      text("{TEXT}", tokenizer: bytes)
-  loss      {f"masked(rate: {RATE:.0%})" if system.masked else summed}
+  data      {"sentences" if system.follows else "text"}("{TEXT}", tokenizer: bytes)
+  loss      {(f"masked(rate: {RATE:.0%})" if system.masked else summed) + (" + cross_entropy(of: follows)" if system.follows else "")}
   optimizer adamw(lr: {LR}, betas: {BETAS}, eps: {EPS}, weight_decay: {DECAY})
   batch 2;  steps 1;  clip {CLIP};  seed {SEED}
 }}
@@ -132,11 +167,16 @@ train {{
     moments: dict = {}
     theirs = []
     for t in range(steps):
-        window = batch(corpus, t, shape.batch, shape.context)
-        tokens, targets = window[:, :-1], window[:, 1:]
+        kept = system.segments[1] if system.segments else None
+        if system.follows:
+            tokens, classes = passages(corpus, t, shape.batch, shape.context, kept)
+        else:
+            window = batch(corpus, t, shape.batch, shape.context)
+            tokens, targets = window[:, :-1], window[:, 1:]
         if system.masked:
-            kept = system.segments[1] if system.segments else None
             tokens, targets = hidden(tokens, t, shape.vocab - 1, kept), tokens
+        if system.follows:
+            targets = (targets, classes)
         key = below("noise", t << 16, 1 << 24)
         value, gradient = loss_and_gradient(system, shape, p, tokens, targets, key)
         theirs.append(value)

@@ -225,9 +225,15 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         table: begin.embed.kind.table(),
         class_token: begin.stages.iter().any(|s| s.embed.has_class_token()),
         own_tokens: sizes.grid.is_some_and(|grid| grid.fixed),
+        labelled: false,
     };
     for o in outputs() {
-        o.kind.fit(o.span, sizes, embedded, r.sink);
+        let labelled = !o.label.is_empty();
+        let of = Embedded {
+            labelled,
+            ..embedded
+        };
+        o.kind.fit(o.span, sizes, of, r.sink);
     }
     let other = |o: &&OutputSpec| o.kind.asks() != Loss::Next;
     if let (Some(source), Some(o)) = (begins.first(), outputs().find(other)) {

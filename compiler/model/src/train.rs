@@ -200,7 +200,7 @@ pub fn read(
         let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
         let d = d.also(other.span, "nothing is known of what this one says");
         sink.push(d.help(
-            "several outputs are trained on `data vectors(…)`, with an array for each; leave the others out",
+            "several outputs are trained on `data vectors(…)`, with an array for each, or on `data sentences(…)`; leave the others out",
         ));
     }
     let told = told.map(|(ends, source)| source.data(ends, sink));
@@ -387,7 +387,7 @@ pub fn read(
             vectors.flow = objective.times().map(flow);
         }
         Form::Images(images) => images.flow = objective.times().map(flow),
-        Form::Text { .. } | Form::Tokens | Form::Pairs(_) => {}
+        Form::Text { .. } | Form::Sentences(_) | Form::Tokens | Form::Pairs(_) => {}
     }
     let train = Train {
         data,

@@ -12,7 +12,7 @@ use odec_graph::print;
 use std::collections::BTreeSet;
 
 /// Models and their training, a line each. Every kind of tokens that an example makes has a number.
-const MODELS: [&[(&str, &str)]; 5] = [
+const MODELS: [&[(&str, &str)]; 6] = [
     &[
         ("input", "input tokens(vocab: 300, context: 8)"),
         ("embed", "embed learned(width: 16)"),
@@ -57,6 +57,19 @@ const MODELS: [&[(&str, &str)]; 5] = [
         ("output", "output linear(4)"),
         ("data", "data images(\"a.npz\", classes: 10)"),
         ("loss", "loss velocity"),
+    ],
+    &[
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        (
+            "embed",
+            "embed learned(width: 16), segments(2, separator: 10)",
+        ),
+        ("output", "output logits\n  output follows: classes(2)"),
+        ("data", "data sentences(\"a.txt\", tokenizer: bytes)"),
+        (
+            "loss",
+            "loss masked(rate: 15%) + cross_entropy(of: follows)",
+        ),
     ],
 ];
 
@@ -225,7 +238,8 @@ fn what_may_stand_at_a_place_is_said() {
     }
     let messages = said("data f(1)");
     let wanted =
-        "`text` or `tokens` or `images` or `vectors` or `pairs` is expected here".to_string();
+        "`text` or `sentences` or `tokens` or `images` or `vectors` or `pairs` is expected here"
+            .to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
 }
 
@@ -290,6 +304,7 @@ fn parts_that_need_tokens_say_so() {
         table,
         class_token: false,
         own_tokens: false,
+        labelled: false,
     };
     tied.fit(at, sizes(&*tokens), of(learned.table()), &mut sink);
     assert!(sink.is_empty());

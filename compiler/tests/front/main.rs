@@ -41,6 +41,7 @@ mod properties;
 mod random_body;
 mod reference;
 mod segments;
+mod sentences;
 mod slips;
 mod slopes;
 mod solves;

@@ -96,8 +96,13 @@ impl Page {
     /// A name and what there is to say, in as many lines as it takes.
     pub fn fact(&mut self, name: &str, value: &str) {
         let room = self.screen.width.saturating_sub(INDENT + NAMES);
+        // A name that has no room beside the value stands above it.
+        let above = name.chars().count() >= NAMES;
+        if above {
+            self.line(INDENT, name);
+        }
         for (i, part) in wrapped(value, room).iter().enumerate() {
-            let name = if i == 0 { name } else { "" };
+            let name = if i == 0 && !above { name } else { "" };
             self.line(INDENT, &format!("{name:<width$}{part}", width = NAMES));
         }
     }

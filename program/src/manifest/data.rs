@@ -23,6 +23,7 @@ pub enum Form {
         key: String,
         separator: String,
     },
+    Sentences(Sentences),
     /// Token numbers, little-endian: 4 bytes each in files named `….u32.bin`, 2 in all others.
     Tokens,
     /// Images with their classes; `runtime/src/data/sources/images.rs` says in what files.
@@ -89,6 +90,26 @@ pub struct Target {
 impl Target {
     /// The input of an entry that is given it.
     pub fn input(&self) -> String {
+        names::of_output(&self.output, names::TARGETS)
+    }
+}
+
+/// Passages of text: a sentence, and what stands behind it or behind another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sentences {
+    pub tokenizer: Tokenizer,
+    /// As of [`Form::Text`].
+    pub key: String,
+    pub separator: String,
+    /// The token that ends a sentence.
+    pub end: u64,
+    /// The label of the output that says whether the second segment stands elsewhere.
+    pub output: String,
+}
+
+impl Sentences {
+    /// The input of an entry that is given the class: 0 where the second segment follows the first, else 1.
+    pub fn targets(&self) -> String {
         names::of_output(&self.output, names::TARGETS)
     }
 }
@@ -192,7 +213,9 @@ impl Form {
     /// What makes tokens of it, if it is text.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
-            Form::Text { tokenizer, .. } | Form::Pairs(Pairs { tokenizer, .. }) => Some(tokenizer),
+            Form::Text { tokenizer, .. }
+            | Form::Sentences(Sentences { tokenizer, .. })
+            | Form::Pairs(Pairs { tokenizer, .. }) => Some(tokenizer),
             Form::Tokens | Form::Images(_) | Form::Vectors(_) => None,
         }
     }

@@ -173,6 +173,13 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
                 within(&place(what), token, is, is)?;
             }
         }
+        Form::Sentences(s) => {
+            within(&place("separator"), s.end, 0, m.model.vocab - 1)?;
+            if m.model.also.get(&s.output) != Some(&2) {
+                let what = format!("the output `{}` says no one of two classes", s.output);
+                return invalid(place("sentences"), what);
+            }
+        }
         Form::Text { .. } | Form::Tokens => {}
     }
     if let Some(label) = t

@@ -22,8 +22,7 @@ pub struct Corpus {
 impl Corpus {
     /// Divides tokens: the last `percent` per cent (rounded down to tokens) are held out.
     pub(super) fn new(name: String, files: Vec<Identity>, tokens: Tokens, percent: u32) -> Corpus {
-        let n = tokens.len();
-        let cut = n - (n as u128 * u128::from(percent) / 100) as usize;
+        let (n, cut) = (tokens.len(), tokens.first_held_out(percent));
         Corpus {
             name,
             files,

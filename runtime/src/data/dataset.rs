@@ -158,6 +158,18 @@ impl Numbers {
             Numbers::F32(n) => Value::F32(n),
         }
     }
+
+    /// Some of so many rows.
+    pub fn rows(&self, some: Range<usize>, of: u64) -> Value<'_> {
+        let part = |len: usize| {
+            let each = len / of.max(1) as usize;
+            some.start * each..some.end * each
+        };
+        match self {
+            Numbers::I32(n) => Value::I32(&n[part(n.len())]),
+            Numbers::F32(n) => Value::F32(&n[part(n.len())]),
+        }
+    }
 }
 
 /// Inputs of an entry, by their names. Each begins with `[rows, columns]`, or with `[rows]` where there is one for a whole row.

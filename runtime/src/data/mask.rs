@@ -46,10 +46,12 @@ pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
         hidden += places.len() as u64;
         places.iter().for_each(|p| row[*p] = token as i32);
     }
-    batch.inputs = vec![
-        (TOKENS.into(), Numbers::I32(tokens)),
-        (TARGETS.into(), Numbers::I32(all)),
-    ];
+    for (name, numbers) in [(TOKENS, tokens), (TARGETS, all)] {
+        let mut inputs = batch.inputs.iter_mut();
+        if let Some((_, of)) = inputs.find(|(n, _)| n == name) {
+            *of = Numbers::I32(numbers);
+        }
+    }
     batch.predicted = hidden;
 }
 

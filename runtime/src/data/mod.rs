@@ -17,6 +17,7 @@ mod parts;
 pub(crate) mod picture;
 mod pixels;
 pub mod points;
+mod sentences;
 pub mod sources;
 pub mod token_cache;
 pub mod tokenise;
@@ -79,6 +80,16 @@ pub enum DataError {
         path: String,
         line: usize,
         reason: String,
+    },
+    #[error(
+        "the {part} part of {path} has {has} sentences that end with token {end} and have a row of {context} tokens behind them; two are needed"
+    )]
+    Sentences {
+        path: String,
+        part: &'static str,
+        has: usize,
+        context: u64,
+        end: u64,
     },
     #[error("the {part} part of {path} has no pairs")]
     NoPairs { path: String, part: &'static str },

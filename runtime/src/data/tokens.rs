@@ -100,6 +100,11 @@ impl Tokens {
         self.len() == 0
     }
 
+    /// Where the last `percent` per cent begin, rounded down to tokens.
+    pub fn first_held_out(&self, percent: u32) -> usize {
+        self.len() - (self.len() as u128 * u128::from(percent) / 100) as usize
+    }
+
     /// The tokens of a range, which must be there.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::data::dataset::{Batch, Count, Dataset};
 use crate::data::{DataError, mask};
-use crate::executor::{Executor, RunError, Value};
+use crate::executor::{Executor, RunError};
 use crate::infer::confusion::{Confusion, largest};
 use odec_program::manifest::{Loss, Manifest, Train};
 use odec_program::{Bindings, EntryId, ResultId, names};
@@ -199,7 +199,7 @@ pub fn judge(
     Ok((e, table))
 }
 
-/// Adds the classes that entry `forward` predicts for a batch of images or of sequences of vectors.
+/// Adds the classes that entry `forward` predicts for a batch.
 fn classify(
     x: &mut Executor,
     batch: &Batch,
@@ -211,16 +211,17 @@ fn classify(
     let classes = of.count as usize;
     let entries = &x.manifest().program.entries;
     let planned = entries.get(&EntryId::Forward).map_or(1, |e| e.maxima.batch);
-    let read = [names::PATCHES, names::VECTORS].map(|name| (name, batch.real(name)));
-    let read = read.into_iter().find(|(_, numbers)| !numbers.is_empty());
-    let (name, given) = read.unwrap_or((names::PATCHES, &[][..]));
+    let read = [names::TOKENS, names::PATCHES, names::VECTORS];
+    let mut inputs = batch.inputs.iter();
+    let Some((name, given)) = inputs.find(|(name, _)| read.contains(&&**name)) else {
+        return Ok(());
+    };
     let targets = batch.whole(&asked);
-    let numbers = given.len() / targets.len().max(1);
     let together = planned.min(batch.rows).max(1) as usize;
-    let parts = given.chunks((together * numbers).max(1));
-    for (rows, targets) in parts.zip(targets.chunks(together)) {
+    for (n, targets) in targets.chunks(together).enumerate() {
+        let rows = n * together..n * together + targets.len();
         let at = Bindings::new(targets.len() as u64, batch.columns);
-        let given = [(name, Value::F32(rows))];
+        let given = [(&**name, given.rows(rows, batch.rows))];
         let logits = x.run(EntryId::Forward, at, &given, &[])?;
         let logits: Vec<f64> = logits.reals(&said)?.iter().collect();
         for (of_one, class) in logits.chunks_exact(classes).zip(targets) {

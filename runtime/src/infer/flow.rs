@@ -74,7 +74,7 @@ impl Drawn {
         match form {
             Form::Images(images) => Some(Drawn::Images(images.clone())),
             Form::Vectors(vectors) => Some(Drawn::Vectors(vectors.clone())),
-            Form::Text { .. } | Form::Tokens | Form::Pairs(_) => None,
+            Form::Text { .. } | Form::Sentences(_) | Form::Tokens | Form::Pairs(_) => None,
         }
     }
 

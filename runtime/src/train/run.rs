@@ -12,7 +12,7 @@ use crate::data::dataset::Dataset;
 use crate::data::tokenizer::Tokenizer;
 use crate::device::Device;
 use crate::executor::Executor;
-use crate::infer::evaluate::{EvaluateError, Evaluation, Measure, evaluate};
+use crate::infer::evaluate::{EvaluateError, Evaluation, Measure, evaluate, window};
 use crate::parameters::checkpoint::{self, Checkpoint, CheckpointError, Progress, Weights};
 use crate::parameters::import::Init;
 use crate::system::files;
@@ -27,7 +27,7 @@ use crate::train::kept;
 use crate::train::lock::{self, Lock};
 use crate::train::metrics::{self, HeldOut, Metrics, Record, Step, Warning};
 use crate::train::stall::Stall;
-use crate::train::step::Pending;
+use crate::train::step::{Pending, draw};
 use crate::train::{OfSteps, Settings};
 use odec_program::manifest::{self, Keep, Train};
 use odec_program::schedules::Position;
@@ -110,6 +110,11 @@ impl Run {
             (None, None) => {}
         }
         x.begin_averages()?;
+        // What no step can be made of is refused before there is a folder.
+        if progress.steps > 0 {
+            let draw = draw(&train, progress.seed, 0);
+            dataset.training_batch(draw, 0..1, window(&x))?;
+        }
         let lock = Lock::take(out)?;
         lock::claim(out)?;
         // The copy is written anew, and may say the same in other words.

@@ -21,7 +21,7 @@ use crate::train::gradient::{Enqueued, Found, enqueue, gradient};
 use crate::train::metrics::{Record, Speed, Step};
 use crate::train::movement::{self, Before};
 use crate::train::run::Run;
-use odec_program::manifest::StepCount;
+use odec_program::manifest::{StepCount, Train};
 use odec_program::{Bindings, DType, EntryId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -148,14 +148,7 @@ impl Run {
 
     /// How what a step trains on is drawn.
     pub(crate) fn draw(&self, step: u64) -> Draw {
-        let parts = self.train.accumulate;
-        let tokens = self.train.tokens_at_once();
-        Draw {
-            seed: self.progress.seed,
-            step,
-            batch: self.train.batch,
-            tokens: tokens.map(|most| InTokens { most, parts }),
-        }
+        draw(&self.train, self.progress.seed, step)
     }
 
     /// What a step trains on.
@@ -296,5 +289,16 @@ impl Run {
             checkpoint: self.out.join(CHECKPOINT).shown(),
             saved: self.saved,
         }
+    }
+}
+
+/// How what a step of a run of this seed trains on is drawn.
+pub(crate) fn draw(train: &Train, seed: u64, step: u64) -> Draw {
+    let parts = train.accumulate;
+    Draw {
+        seed,
+        step,
+        batch: train.batch,
+        tokens: train.tokens_at_once().map(|most| InTokens { most, parts }),
     }
 }

@@ -12,5 +12,6 @@ mod exec;
 mod images;
 mod integers;
 mod pairs;
+mod sentences;
 mod train;
 mod vectors;

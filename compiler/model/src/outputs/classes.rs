@@ -34,11 +34,11 @@ impl Part for Classes {
     const DECLARATION: Declaration = Declaration {
         name: "classes",
         about: About {
-            summary: "A number for each class of an image or a sequence of vectors, linear in the mean of its last states, or in that of the class token.",
+            summary: "A number for each class of an image, a sequence of vectors or a passage of text, linear in the mean of its last states, or in that of the class token.",
             formula: "y = mean(x)·Wᵀ + b over all positions, or c·Wᵀ + b, W [number, width]",
             source: "Dosovitskiy et al. 2021, ICLR, eq. 4 (class token); Zhai et al. 2022, CVPR (the mean in its place)",
             notes: &[
-                "What is compared with them is the class of each image or sequence (`cross_entropy`, `smooth`).",
+                "What is compared with them is the class of each image or sequence (`cross_entropy`, `smooth`). Of a text, an output with a label says whether its second segment follows its first (`data sentences(…)`).",
             ],
         },
         arguments: &[CLASSES, Rows::OF_ONE],
@@ -61,11 +61,11 @@ impl Part for Classes {
 impl Output for Classes {
     fn fit(&self, span: Span, sizes: Sizes, of: Embedded, sink: &mut Vec<Diagnostic>) {
         self.of.fit(span, of, sink);
-        if sizes.vocab.is_some() {
-            let d = incompatible(span, "`classes` are said of images and of sequences of vectors");
-            let d =
-                d.label("this model reads tokens, and no data source gives the class of a text");
-            sink.push(d.help("write `output logits`, or `input patches(…)`"));
+        if sizes.vocab.is_some() && !of.labelled {
+            let d = incompatible(span, "`classes` alone are said of images and of sequences of vectors");
+            let d = d.label("this model reads tokens, and says tokens in its output without a label");
+            let help = "write `output logits`, with `output follows: classes(2)` beside it for `data sentences(…)`; or `input patches(…)`";
+            sink.push(d.help(help));
         }
     }
 

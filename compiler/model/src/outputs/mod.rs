@@ -80,6 +80,8 @@ pub struct Embedded {
     pub class_token: bool,
     /// Whether the last state has tokens of its own, and not those of the input.
     pub own_tokens: bool,
+    /// Whether the output has a label, and stands beside the one that has none.
+    pub labelled: bool,
 }
 
 /// Where an output finds parameters while the graph is built.

@@ -92,7 +92,7 @@ pub struct Tokenized {
     pub more: u64,
 }
 
-parts! { DataSource: text::Text, tokens::Tokens, images::Images, vectors::Vectors, pairs::Pairs }
+parts! { DataSource: text::Text, sentences::Sentences, tokens::Tokens, images::Images, vectors::Vectors, pairs::Pairs }
 
 /// All sources.
 pub static SOURCES: Place<Rc<dyn DataSource>> = Place {

@@ -10,12 +10,12 @@ use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Data, Form, Tokenizer};
 
 const FILES: Argument = Argument::paths("files", "texts, one after the other");
-const KEY: Argument = Argument::text(
+pub(super) const KEY: Argument = Argument::text(
     "key",
     "text",
     "in files named `….jsonl`: where a line of JSON has its text",
 );
-const SEPARATOR: Argument = Argument::text(
+pub(super) const SEPARATOR: Argument = Argument::text(
     "separator",
     "\n",
     "in files named `….jsonl`: what follows the text of each line",

@@ -2,6 +2,7 @@
 
 use super::{DataSource, corpus, files, fit};
 use crate::data::dataset::Dataset;
+use crate::data::identity::Identity;
 use crate::data::tokens::{Tokens, Width};
 use crate::data::{DataError, Source, tokenise};
 use std::path::Path;
@@ -16,12 +17,18 @@ pub fn takes(s: &Source) -> bool {
 
 impl DataSource for Bytes {
     fn open(&self, s: &Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
-        fit(s, vocab)?;
-        let (files, known) = files(s)?;
-        let mut tokens = Tokens::default();
-        for f in files {
-            tokens.add(f, 0, Width::Byte)?;
-        }
+        let (known, tokens) = tokens(s, vocab)?;
         Ok(corpus(s, known, tokens))
     }
+}
+
+/// The bytes of all files.
+pub fn tokens(s: &Source, vocab: u64) -> Result<(Vec<Identity>, Tokens), DataError> {
+    fit(s, vocab)?;
+    let (files, known) = files(s)?;
+    let mut tokens = Tokens::default();
+    for f in files {
+        tokens.add(f, 0, Width::Byte)?;
+    }
+    Ok((known, tokens))
 }

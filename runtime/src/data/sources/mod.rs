@@ -7,6 +7,7 @@ mod bytes;
 mod image_folder;
 mod images;
 mod pairs;
+mod sentences;
 mod token_files;
 mod tokenised;
 mod vectors;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use images::ImageFiles;
 use odec_program::manifest::Form;
 use pairs::PairFiles;
+use sentences::SentenceFiles;
 use std::path::{Path, PathBuf};
 use token_files::TokenFiles;
 use tokenised::Tokenised;
@@ -47,6 +49,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
         Form::Images(shape) => &ImageFiles { shape },
         Form::Vectors(shape) => &VectorFiles { shape },
         Form::Pairs(form) => &PairFiles { form },
+        Form::Sentences(form) => &SentenceFiles { form },
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
             reading: Reading { key, separator },
@@ -62,7 +65,11 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
 pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, DataError> {
     match &s.data.form {
         Form::Pairs(form) => PairFiles { form }.held_out(&s, all).map(Some),
-        Form::Tokens | Form::Images(_) | Form::Vectors(_) | Form::Text { .. } => Ok(None),
+        Form::Text { .. }
+        | Form::Sentences(_)
+        | Form::Tokens
+        | Form::Images(_)
+        | Form::Vectors(_) => Ok(None),
     }
 }
 
@@ -71,8 +78,7 @@ pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, 
 /// # Errors
 /// When the data is no text, and the files are.
 pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
-    let is_bin = |f: &&PathBuf| f.extension().is_some_and(|e| e == "bin");
-    if let Form::Images(_) | Form::Vectors(_) | Form::Pairs(_) = form {
+    if let Form::Images(_) | Form::Vectors(_) | Form::Pairs(_) | Form::Sentences(_) = form {
         return Ok(form.clone());
     }
     match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {
@@ -80,6 +86,11 @@ pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
         (Some(_), Some(_)) => Ok(form.clone()),
         (Some(text), None) => Err(DataError::NotTokens { path: text.shown() }),
     }
+}
+
+/// Whether a file of this name holds tokens.
+fn is_bin(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e == "bin")
 }
 
 /// The files of some data, and what they are known by.
