@@ -162,7 +162,7 @@ gpu_script() {
 step 'format' cargo fmt --all -- --check -l
 step 'scripts' scripts_parse
 step 'floors' floors
-step 'lint' lint --all-targets
+step 'lint' lint --tests
 step 'without LLVM' without_llvm
 step 'tests' rust_tests
 step 'GPU assembler' gpu_assembler

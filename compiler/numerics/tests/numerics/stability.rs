@@ -1,7 +1,5 @@
 //! Stability, symmetries, multistep methods: known facts, each with its source.
 
-mod written;
-
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::descartes::{is_nonnegative, odd_roots};
@@ -11,7 +9,7 @@ use odec_numerics::properties::{Kind, Properties};
 use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::{Stability, StabilityFunction};
 use proptest::prelude::*;
-use written::{q, rk4, row, tableau};
+use crate::written::{q, rk4, row, tableau};
 
 fn gauss2() -> Tableau {
     let r = &Exact::int(3).root(2).unwrap() * &q(1, 6);

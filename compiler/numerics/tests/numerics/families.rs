@@ -1,7 +1,5 @@
 //! Tableaus whose order is known by construction: collocation, compositions, adjoints, explicit families.
 
-mod written;
-
 use odec_exact::Exact;
 use odec_numerics::blocks;
 use odec_numerics::jet::{Jet, Space};
@@ -13,7 +11,7 @@ use odec_numerics::series::Series;
 use odec_numerics::stability::Stability;
 use odec_numerics::{Tableau, Trees};
 use proptest::prelude::*;
-use written::q;
+use crate::written::q;
 
 fn over(a: &Exact, b: &Exact) -> Exact {
     a * &b.recip().unwrap()
@@ -364,7 +362,7 @@ fn changed(t: &Tableau, changes: &[Exact]) -> Tableau {
 /// others there, and it is said.
 #[test]
 fn conditions_are_solved_in_blocks() {
-    let rk4 = written::rk4();
+    let rk4 = crate::written::rk4();
     let found = chart(&rk4, 3).unwrap();
     assert_eq!((found.free, found.basis.len()), (6, 10));
     let quotients = || found.bound.iter().flat_map(|q| [&q.over, &q.under]);
@@ -381,7 +379,7 @@ proptest! {
     /// Wherever the free directions lead, the order stays.
     #[test]
     fn blocks_stay_on_their_manifold(free in prop::collection::vec((-9i64..10, 9i64..40), 6)) {
-        let rk4 = written::rk4();
+        let rk4 = crate::written::rk4();
         let free: Vec<Exact> = free.iter().map(|(n, d)| q(*n, *d)).collect();
         if let Some(changes) = chart(&rk4, 3).unwrap().at(&free) {
             prop_assert!(order(&changed(&rk4, &changes)) >= 3);

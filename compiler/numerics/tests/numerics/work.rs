@@ -1,7 +1,5 @@
 //! How much work proofs take: counts of products, for compositions of many steps.
 
-mod written;
-
 use odec_exact::Exact;
 use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::order::{Expansion, Proof, prove};
@@ -13,7 +11,7 @@ use odec_numerics::steps::{MAX_DEGREE, StepBounds};
 use odec_numerics::words::Words;
 use odec_numerics::{Tableau, Trees, stages};
 use proptest::prelude::*;
-use written::{q, rk4};
+use crate::written::{q, rk4};
 
 /// n steps of RK4 over h/n.
 fn power(n: usize) -> Tableau {
@@ -70,7 +68,7 @@ fn a_power_costs_what_its_structure_costs() {
 #[test]
 fn only_powers_have_roots() {
     // 1 + z + z²/2 is no square, its square is one, and a change of the last coefficient is none.
-    let half = Stability::new(&written::tableau(&["", "1", "1/2 1/2"])).unwrap();
+    let half = Stability::new(&crate::written::tableau(&["", "1", "1/2 1/2"])).unwrap();
     assert_eq!(half.base, half.function);
     let mut twice = power(2);
     assert_eq!(Stability::new(&twice).unwrap().base.numerator.degree(), 4);

@@ -1,8 +1,6 @@
 //! Structure that does not depend on how a method is written: symmetry, symplecticity and SSP coefficients of methods with stages in
 //! another order, twice, or idle; of pairs and of multistep methods.
 
-mod written;
-
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::linear_step::{LinearStep, Step};
@@ -12,7 +10,7 @@ use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::symplectic::{Symplectic, symplectic};
 use proptest::prelude::*;
 use std::cmp::Ordering;
-use written::{five_stages, q, rk4, row, tableau};
+use crate::written::{five_stages, q, rk4, row, tableau};
 
 /// Gauss's method of three stages (Butcher 1964).
 fn gauss3() -> Tableau {

@@ -1,10 +1,8 @@
 //! A(α) and A-stability of multistep methods beside their root loci, sampled in floating point with wide margins.
 
-mod written;
-
 use odec_exact::Exact;
 use odec_numerics::multistep::{Facts, Multistep};
-use written::{q, row};
+use crate::written::{q, row};
 
 type Complex = (f64, f64);
 

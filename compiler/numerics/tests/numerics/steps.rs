@@ -1,7 +1,5 @@
 //! SSP coefficients, stable steps, additive methods: known values, each with its source.
 
-mod written;
-
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::joint::{AtInfinity, Function, Joint};
@@ -9,7 +7,7 @@ use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::Stability;
 use odec_numerics::steps::StepBounds;
-use written::{five_stages, q, rk4, row, tableau};
+use crate::written::{five_stages, q, rk4, row, tableau};
 
 fn sqrt(n: i64) -> Exact {
     Exact::int(n).root(2).unwrap()

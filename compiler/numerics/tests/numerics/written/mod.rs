@@ -1,7 +1,5 @@
 //! Methods written as text: what several tests of this folder read.
 
-#![allow(dead_code)] // each test is a crate of its own and reads a part
-
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 

@@ -1,7 +1,5 @@
 //! Modified equations, effective orders, energy, internal stability: against what is published, and against each other.
 
-mod written;
-
 use odec_exact::Exact;
 use odec_numerics::effective::{Reached, conjugate, effective};
 use odec_numerics::internal::internal;
@@ -15,7 +13,7 @@ use odec_numerics::words::Words;
 use odec_numerics::{Tableau, Trees, draw};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use written::{q, rk4, row, tableau};
+use crate::written::{q, rk4, row, tableau};
 
 const MOST: usize = 512;
 

@@ -1,0 +1,5 @@
+//! Exact numbers from outside.
+
+mod exact;
+mod nested;
+mod polynomials;

@@ -1,0 +1,8 @@
+//! The grammar from outside.
+
+mod errors;
+mod examples;
+mod format;
+mod hostile;
+mod set;
+mod spans;
