@@ -1,8 +1,8 @@
 //! A(α) and A-stability of multistep methods beside their root loci, sampled in floating point with wide margins.
 
+use crate::written::{q, row};
 use odec_exact::Exact;
 use odec_numerics::multistep::{Facts, Multistep};
-use crate::written::{q, row};
 
 type Complex = (f64, f64);
 

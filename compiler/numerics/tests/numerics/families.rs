@@ -1,5 +1,6 @@
 //! Tableaus whose order is known by construction: collocation, compositions, adjoints, explicit families.
 
+use crate::written::q;
 use odec_exact::Exact;
 use odec_numerics::blocks;
 use odec_numerics::jet::{Jet, Space};
@@ -11,7 +12,6 @@ use odec_numerics::series::Series;
 use odec_numerics::stability::Stability;
 use odec_numerics::{Tableau, Trees};
 use proptest::prelude::*;
-use crate::written::q;
 
 fn over(a: &Exact, b: &Exact) -> Exact {
     a * &b.recip().unwrap()

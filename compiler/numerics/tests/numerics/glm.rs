@@ -1,5 +1,6 @@
 //! General linear methods and multistep methods against the literature, and against each other.
 
+use crate::written::{q, row};
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::angle::Angle;
@@ -11,7 +12,6 @@ use odec_numerics::multistep::Multistep;
 use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::stability::{Stability, StabilityFunction};
 use proptest::prelude::*;
-use crate::written::{q, row};
 
 fn matrix(rows: &[&str]) -> Vec<Vec<Exact>> {
     rows.iter().map(|r| row(r)).collect()

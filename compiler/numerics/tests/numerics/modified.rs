@@ -1,5 +1,6 @@
 //! Modified equations, effective orders, energy, internal stability: against what is published, and against each other.
 
+use crate::written::{q, rk4, row, tableau};
 use odec_exact::Exact;
 use odec_numerics::effective::{Reached, conjugate, effective};
 use odec_numerics::internal::internal;
@@ -13,7 +14,6 @@ use odec_numerics::words::Words;
 use odec_numerics::{Tableau, Trees, draw};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use crate::written::{q, rk4, row, tableau};
 
 const MOST: usize = 512;
 

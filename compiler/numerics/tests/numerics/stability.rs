@@ -1,5 +1,6 @@
 //! Stability, symmetries, multistep methods: known facts, each with its source.
 
+use crate::written::{q, rk4, row, tableau};
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::descartes::{is_nonnegative, odd_roots};
@@ -9,7 +10,6 @@ use odec_numerics::properties::{Kind, Properties};
 use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::{Stability, StabilityFunction};
 use proptest::prelude::*;
-use crate::written::{q, rk4, row, tableau};
 
 fn gauss2() -> Tableau {
     let r = &Exact::int(3).root(2).unwrap() * &q(1, 6);

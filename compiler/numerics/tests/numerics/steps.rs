@@ -1,5 +1,6 @@
 //! SSP coefficients, stable steps, additive methods: known values, each with its source.
 
+use crate::written::{five_stages, q, rk4, row, tableau};
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::joint::{AtInfinity, Function, Joint};
@@ -7,7 +8,6 @@ use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::Stability;
 use odec_numerics::steps::StepBounds;
-use crate::written::{five_stages, q, rk4, row, tableau};
 
 fn sqrt(n: i64) -> Exact {
     Exact::int(n).root(2).unwrap()

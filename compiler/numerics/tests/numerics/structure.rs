@@ -1,6 +1,7 @@
 //! Structure that does not depend on how a method is written: symmetry, symplecticity and SSP coefficients of methods with stages in
 //! another order, twice, or idle; of pairs and of multistep methods.
 
+use crate::written::{five_stages, q, rk4, row, tableau};
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::linear_step::{LinearStep, Step};
@@ -10,7 +11,6 @@ use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::symplectic::{Symplectic, symplectic};
 use proptest::prelude::*;
 use std::cmp::Ordering;
-use crate::written::{five_stages, q, rk4, row, tableau};
 
 /// Gauss's method of three stages (Butcher 1964).
 fn gauss3() -> Tableau {

@@ -1,5 +1,6 @@
 //! How much work proofs take: counts of products, for compositions of many steps.
 
+use crate::written::{q, rk4};
 use odec_exact::Exact;
 use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::order::{Expansion, Proof, prove};
@@ -11,7 +12,6 @@ use odec_numerics::steps::{MAX_DEGREE, StepBounds};
 use odec_numerics::words::Words;
 use odec_numerics::{Tableau, Trees, stages};
 use proptest::prelude::*;
-use crate::written::{q, rk4};
 
 /// n steps of RK4 over h/n.
 fn power(n: usize) -> Tableau {
