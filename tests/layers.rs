@@ -49,6 +49,11 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     ] {
         assert!(page.contains(part), "{part} is not in\n{page}");
     }
+    let page = place.good(&["help", "when"]);
+    assert!(
+        page.contains("|> when(rope, rotary(heads: heads))"),
+        "{page}"
+    );
     let (_, said) = place.bad(&["help", "logit"]);
     assert!(said.contains("did you mean `logits`?"), "{said}");
     let (code, said) = place.bad(&["help", "atention"]);

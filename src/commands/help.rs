@@ -12,6 +12,7 @@ use odec_compiler::model::alone::{Alone, Around, SHOWN};
 use odec_compiler::model::chapters::{Chapter, chapters};
 use odec_compiler::model::layers::Group;
 use odec_compiler::model::page::{self, ArgumentLine, Own, Page};
+use odec_compiler::scheme::vocabulary::WHEN;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
 use odec_driver::source;
@@ -41,6 +42,10 @@ pub fn run(args: &cli::Help) -> Done {
     if what == PARTS {
         return parts();
     }
+    if what == WHEN {
+        out!("{}", of_when());
+        return Ok(());
+    }
     let pages = pages_of(what)?;
     if pages.is_empty() {
         unknown(&mut command, what);
@@ -48,6 +53,15 @@ pub fn run(args: &cli::Help) -> Done {
     let pages: Vec<String> = pages.iter().map(text).collect();
     out!("{}", pages.join("\n\n"));
     Ok(())
+}
+
+/// What chooses among values, and is no layer.
+fn of_when() -> String {
+    format!(
+        "{WHEN}(flag, a, b), in the body of a layer\n\n  \
+         a where the flag is given to the layer, or the number that may be left out; else b. Without b, what stands before it.\n\n\
+         Example:\n  layer mine(heads, rope: flag) = linear |> {WHEN}(rope, rotary(heads: heads))\n"
+    )
 }
 
 /// A layer or a field of a file, or the list of all of them.

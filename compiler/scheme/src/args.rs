@@ -16,6 +16,8 @@ pub struct Args<'e> {
     args: Vec<&'e Arg>,
     /// What names mean that stand behind a label.
     words: &'e [(String, Expr)],
+    /// Names that mean, behind a label, that nothing is said.
+    absent: &'e [String],
     /// Labels and flags that were asked for.
     known: Vec<&'e str>,
     flags: Vec<&'e str>,
@@ -33,6 +35,7 @@ impl<'e> Args<'e> {
             span: e.span,
             args,
             words: &[],
+            absent: &[],
             known: Vec::new(),
             flags: Vec::new(),
         })
@@ -48,6 +51,7 @@ impl<'e> Args<'e> {
             span,
             args: args.iter().collect(),
             words: &[],
+            absent: &[],
             known: Vec::new(),
             flags: Vec::new(),
         }
@@ -72,13 +76,16 @@ impl<'e> Args<'e> {
         }
         self.args.retain(|a| !has(a));
         let name = name_of(&found.value);
+        if name.as_ref().is_some_and(|n| self.absent.contains(&n.name)) {
+            return None;
+        }
         let meant = name.and_then(|n| self.words.iter().find(|(word, _)| *word == n.name));
         Some(meant.map_or(&found.value, |(_, e)| e))
     }
 
-    /// Takes words for what they mean, where they stand behind a label.
-    pub fn with_words(&mut self, words: &'e [(String, Expr)]) {
-        self.words = words;
+    /// Takes words for what they mean, where they stand behind a label; those that are absent for nothing.
+    pub fn with_words(&mut self, words: &'e [(String, Expr)], absent: &'e [String]) {
+        (self.words, self.absent) = (words, absent);
     }
 
     /// Whether a bare word such as `causal` is given.

@@ -5,6 +5,7 @@
 //! place of the layer.
 
 use super::body;
+use super::choices;
 use super::names::Definition;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
 use super::scalar::name_of;
@@ -66,6 +67,16 @@ pub struct Param {
     pub name: Ident,
     pub kind: Kind,
     pub default: Option<Expr>,
+    /// Whether it is a number that may be left out: the default is `none`.
+    pub optional: bool,
+}
+
+/// The default of a number that means nothing where it is not given: the arguments that it is handed on to are left out.
+const NONE: &str = "none";
+
+/// Whether a number is said to be left out.
+pub fn is_none(e: &Expr) -> bool {
+    name_of(e).is_some_and(|n| n.name == NONE)
 }
 
 /// What may be given for an argument.
@@ -307,6 +318,12 @@ impl Resolver<'_, '_> {
             height: own_height,
         } = self.parts(layer.body.exprs(), &own);
         body::check(layer, is_field, self.sink);
+        let optional: Vec<&str> = params
+            .iter()
+            .filter(|p| p.optional)
+            .map(|p| &*p.name.name)
+            .collect();
+        choices::check(layer, &optional, self.sink);
         let inside = self.layers_among(&parts);
         let wrong = parts.iter().any(|n| inside.get(&n.name) == Some(None));
         if wrong || errors(self.sink) > before {
@@ -376,10 +393,13 @@ impl Resolver<'_, '_> {
             let written = format!("write `{}: {word}`", p.name.name);
             self.sink.push(d.label(label).help(written));
         }
+        let optional =
+            matches!(kind, Kind::Size | Kind::Number) && p.default.as_ref().is_some_and(is_none);
         Param {
             name: p.name.clone(),
             kind,
-            default: p.default.clone(),
+            default: p.default.clone().filter(|_| !optional),
+            optional,
         }
     }
 }

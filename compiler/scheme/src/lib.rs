@@ -25,6 +25,7 @@ mod apply;
 pub mod args;
 mod body;
 mod call;
+mod choices;
 pub mod coeff;
 pub mod combination;
 pub mod define;

@@ -29,6 +29,9 @@ impl Facts {
     };
 }
 
+/// `when(flag, a, b)`: the second argument where the flag is given to the layer around it, else the third, or what stands before it.
+pub const WHEN: &str = "when";
+
 /// A layer as the language knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerName {
@@ -48,6 +51,8 @@ pub struct With {
 #[derive(Debug)]
 pub struct Vocabulary {
     pub layers: &'static [LayerName],
+    /// What is called as layers are, and chooses among values: [`WHEN`].
+    pub forms: &'static [&'static str],
     /// Whether an argument of a layer without a label is one of its words, `causal`, and no value.
     pub is_word: fn(layer: &str, word: &str) -> bool,
     /// Whether what stands behind a label of a layer is a value, and may name layers.
@@ -62,7 +67,7 @@ impl Vocabulary {
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.find(name).is_some()
+        self.find(name).is_some() || self.forms.contains(&name)
     }
 
     /// Whether a word is an argument of a layer by itself.

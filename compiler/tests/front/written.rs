@@ -78,6 +78,26 @@ fn a_layer_stands_for_its_body() {
              field f = mine(hidden: 24, form: none)",
             "field f = gelu(hidden: 24) |> gelu(approximate: tanh)",
         ),
+        // What is chosen by a flag, and numbers that are left out, also of a layer inside.
+        (
+            "layer att(heads, window = none, scale: number = none, rope: flag) = attend(\n\
+             linear |> when(rope, rotary(heads: heads)), linear |> when(rope, rotary(heads: heads)), linear, heads: heads, causal, \
+             window: window, scale: scale) |> linear\n\
+             field f = att(heads: 2, rope) |> att(heads: 4, window: width/4 - 1, scale: 1/5)",
+            "field f = attend(linear |> rotary(heads: 2), linear |> rotary(heads: 2), linear, heads: 2, causal) |> linear \
+             |> attend(linear, linear, linear, heads: 4, causal, window: 3, scale: 1/5) |> linear",
+        ),
+        (
+            "layer a(window = none) = attention(heads: 2, causal, window: window)\nlayer b(near = none) = a(window: near) |> a(window: 2)\n\
+             field f = b(near: none) |> b(near: 5)",
+            "field f = attention(heads: 2, causal) |> attention(heads: 2, causal, window: 2) \
+             |> attention(heads: 2, causal, window: 5) |> attention(heads: 2, causal, window: 2)",
+        ),
+        (
+            "layer gate(open: flag, hidden = none) = when(open, id, when(hidden, linear(2*hidden) |> sigmoid |> linear(width), sigmoid))\n\
+             field f = gate |> gate(open) |> gate(hidden: 3) |> gate(hidden: 3, open)",
+            "field f = sigmoid |> id |> (linear(6) |> sigmoid |> linear(16)) |> id",
+        ),
         // Sizes that are rounded.
         (
             "layer ffn(hidden = 8*ceil(width/3)) = gelu(hidden: hidden)\nfield f = ffn |> ffn(hidden: floor(17/2)) |> linear(ceil(-1/2) + 16)",
@@ -184,6 +204,26 @@ fn mistakes() {
         "layer a = linear * linear\nfield f = a + a/0",
         "layer a(n, unread, _unread) = linear(n)\nfield f = a(n: 3, unread: 4, _unread: 5) |> linear",
         "layer a = linear\nlayer b = a(c: 1)\nfield f = euler(a) + heun(b)\nscheme s(F) { step x { return a(x) } }",
+    ];
+    let shown = cases.map(|c| format!("== {c}\n{}", compile_text(&model(c)).rendered()));
+    insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+/// What may be left out stands where it may be left out, and `when` asks for what may.
+#[test]
+fn mistakes_of_choices() {
+    let cases = [
+        "layer a(n = none) = linear(n)\nfield f = a(n: width)",
+        "layer a(n = none, m = 2*n) = linear(m) |> attention(heads: n + 1, causal)\nfield f = a",
+        "layer a(n = none) = when(n, id, linear(n))\nfield f = a",
+        "layer a(x: value = none, rope: flag = none) = x |> when(rope, sigmoid)\nfield f = a",
+        "layer a(n, rope: flag) = linear(n) |> when(n, sigmoid)\nfield f = a(n: width)",
+        "field f = linear |> when(rope, sigmoid)",
+        "layer a(rope: flag) = linear |> when(rope)\nlayer b(rope: flag) = when(rope, id, id, id)\nlayer c(rope: flag) = when(rope, then: id)\n\
+         field f = a |> b |> c |> when",
+        "layer a(x: value, rope: flag) {\n  y = when(rope, sigmoid(x))\n  return y\n}\nfield f = a",
+        "layer when = id\nfield f = wen(id)",
+        "layer a(n = none) = attention(heads: n, causal)\nfield f = a",
     ];
     let shown = cases.map(|c| format!("== {c}\n{}", compile_text(&model(c)).rendered()));
     insta::assert_snapshot!(shown.join("\n\n"));

@@ -8,8 +8,8 @@ use crate::systems::options;
 use odec_compiler::passes::build_manifest;
 use odec_library::shipped;
 use odec_program::manifest::{Loss, Manifest, named};
-use odec_program::{Bindings, EntryId};
-use odec_runtime::data::dataset::Batch;
+use odec_program::{Bindings, EntryId, names};
+use odec_runtime::data::dataset::{Batch, Numbers};
 use odec_runtime::data::mask;
 use odec_runtime::executor::step_count::usual;
 use odec_runtime::train::gradient::gradient;
@@ -156,6 +156,11 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     };
     let loss = m.train.as_ref().map_or(Loss::Next, |t| t.loss);
     mask::prepare(&mut batch, loss, &mask::training(0), 0);
+    // Outputs with a label say a class.
+    for label in m.train.iter().flat_map(|t| t.also.keys()) {
+        let targets = names::of_output(label, names::TARGETS);
+        batch.inputs.push((targets.into(), Numbers::I32(vec![1])));
+    }
     let at = Bindings::new(1, CONTEXT as u64);
     let drawn = usual(&m.depths);
     let mut losses = Vec::new();

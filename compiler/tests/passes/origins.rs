@@ -65,7 +65,9 @@ fn wrong(text: &str, built: &Built, site: &Site) -> Option<&'static str> {
     }
     let own = site.path.split('.').next().unwrap_or_default();
     if site.evolve.is_empty() && site.step.is_none() && site.evaluation.is_none() {
-        let part = OUTSIDE.contains(&own) || built.summary.evolves.iter().any(|e| e.label == own);
+        let part = OUTSIDE.contains(&own)
+            || built.config.also.contains_key(own)
+            || built.summary.evolves.iter().any(|e| e.label == own);
         return (!part).then_some("no part of the model");
     }
     let mut evolves = built.summary.evolves.iter();

@@ -30,7 +30,7 @@ pub use odec_program::choice::{About, Example};
 pub use reading::Reading;
 
 use crate::arguments;
-use crate::scheme::vocabulary::{LayerName, Vocabulary, With};
+use crate::scheme::vocabulary::{LayerName, Vocabulary, WHEN, With};
 use network::Network;
 use odec_graph::ops;
 use odec_graph::{Builder, Value, nn};
@@ -413,6 +413,7 @@ const NAMES: [LayerName; COUNT] = {
 /// What files may name, and what they may not yet.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     layers: &NAMES,
+    forms: &[WHEN],
     is_word: |layer, word| find(layer).is_some_and(|d| is_word(d.arguments, word)),
     is_value: |layer, label| {
         let is_it = |a: &Argument| a.is_value() && a.name == label;

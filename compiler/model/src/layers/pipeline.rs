@@ -14,6 +14,7 @@ use crate::codes;
 use crate::scheme::args::Args;
 use crate::scheme::layer::SIZES;
 use crate::scheme::scalar::{Scope, name_of};
+use crate::scheme::vocabulary::WHEN;
 use crate::scheme::{Coeff, Layers, Leaf};
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Body, BodyStmt, Call, Expr, ExprKind, Ident};
@@ -97,8 +98,12 @@ pub struct LayerReader<'a> {
     pub(super) scope: &'a Scope,
     /// The layers written in the language, and fields.
     pub(super) layers: &'a Layers,
+    /// What `when` may ask for.
+    pub(super) choices: &'a [String],
     /// Words among the arguments of layers that mean nothing: flags that are off.
     pub(super) off: &'a [String],
+    /// Names behind a label that mean nothing: numbers that are left out.
+    pub(super) absent: &'a [String],
     /// What words mean that stand behind a label.
     pub(super) words: &'a [(String, Expr)],
     /// Of the state.
@@ -270,7 +275,9 @@ fn whole(
     let mut reader = LayerReader {
         scope: &model.sizes.scope(),
         layers,
+        choices: &[],
         off: &[],
+        absent: &[],
         words: &[],
         width: model.sizes.width,
         sink,
@@ -338,7 +345,9 @@ pub(super) fn count_roles(e: &Expr, layers: &Layers, out: &mut Roles) {
         ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, layers, out)),
         _ => {
             if let ExprKind::Call(call) = &e.kind {
-                let given = call.args.iter().filter(|a| stands_for_a_value(call, a));
+                // What `when` asks for is no layer. What it may choose counts, whichever that is.
+                let given = call.args.iter().skip(usize::from(is_when(call)));
+                let given = given.filter(|a| stands_for_a_value(call, a));
                 given.for_each(|a| count_roles(&a.value, layers, out));
             }
             let Some(args) = Args::of(e) else { return };
@@ -350,6 +359,11 @@ pub(super) fn count_roles(e: &Expr, layers: &Layers, out: &mut Roles) {
             }
         }
     }
+}
+
+/// Whether this is `when(flag, a, b)`.
+fn is_when(call: &Call) -> bool {
+    name_of(&call.callee).is_some_and(|name| name.name == WHEN)
 }
 
 /// Whether an argument is a value that its layer is applied to: it has no label, or one that is declared so.
@@ -387,6 +401,7 @@ impl LayerReader<'_> {
                 None => reading::read(self, e, input),
             },
             _ if self.is_number(e, input) => self.fail(a_number(e.span)),
+            ExprKind::Call(call) if is_when(call) => self.chosen(call, e.span, input),
             _ => {
                 let called = Args::of(e).map(|a| a.callee);
                 let called = called.filter(|c| !self.is_layer(&c.name));
@@ -394,6 +409,46 @@ impl LayerReader<'_> {
                     Some((named, callee)) => self.fail(a_value(named, callee.span)),
                     None => reading::read(self, e, input),
                 }
+            }
+        }
+    }
+
+    /// `when(flag, a, b)`: what stands in its place.
+    fn chosen(&mut self, call: &Call, span: Span, input: Input) -> Option<Read> {
+        let shown = "write `when(flag, layer)`, or `when(flag, layer, otherwise)`";
+        let values: Vec<&Expr> = call.args.iter().map(|a| &a.value).collect();
+        let labelled = call.args.iter().find_map(|a| a.label.as_ref());
+        let (asked, then, otherwise) = match values[..] {
+            [asked, then] if labelled.is_none() => (asked, then, None),
+            [asked, then, otherwise] if labelled.is_none() => (asked, then, Some(otherwise)),
+            _ => {
+                let message = "`when` takes a flag and one or two values";
+                let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
+                return self.fail(d.help(shown));
+            }
+        };
+        let name = name_of(asked).map_or(String::new(), |n| n.name);
+        if !self.choices.contains(&name) {
+            let message = "`when` asks for a flag of the layer around it, or for a number that may be left out";
+            let d = Diagnostic::error(codes::INVALID_VALUE, asked.span, message);
+            let known: Vec<String> = self.choices.iter().map(|c| format!("`{c}`")).collect();
+            return self.fail(match known.is_empty() {
+                true => d.help("write `layer name(rope: flag) = … |> when(rope, …)`"),
+                false => d.help(format!("here it may ask for {}", known.join(", "))),
+            });
+        }
+        let is = |names: &[String]| names.contains(&name);
+        match (is(self.off) || is(self.absent), otherwise, input.before) {
+            (false, _, _) => self.value(then, input),
+            (true, Some(otherwise), _) => self.value(otherwise, input),
+            (true, None, Some(width)) => Some(Read::of_tokens((Network::input(), width))),
+            (true, None, None) => {
+                let message =
+                    "nothing stands before `when`, so what is computed otherwise must be said";
+                let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
+                self.fail(
+                    d.help("write `x |> when(flag, layer)`, or `when(flag, layer, otherwise)`"),
+                )
             }
         }
     }
@@ -416,7 +471,7 @@ impl LayerReader<'_> {
 
     /// Whether this is the name of a layer or a field.
     pub(super) fn is_layer(&self, name: &str) -> bool {
-        find(name).is_some() || VOCABULARY.takes(name) || self.layers.get(name).is_some()
+        VOCABULARY.takes(name) || self.layers.get(name).is_some()
     }
 
     /// Whether an argument is a value that its layer is applied to. `own`: the layer's own words.

@@ -41,7 +41,7 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
         );
     };
     args.without(reader.off);
-    args.with_words(reader.words);
+    args.with_words(reader.words, reader.absent);
     let callee = args.callee.name.clone();
     let name = VOCABULARY.meant(&callee, |label| args.has(label));
     let Some(definition) = find(name) else {

@@ -13,7 +13,7 @@ use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
 use crate::scheme::Coeff;
 use crate::scheme::args::{Args, report};
-use crate::scheme::layer::{Kind, Layer, SIZES};
+use crate::scheme::layer::{Kind, Layer, SIZES, is_none};
 use crate::scheme::scalar::{Scope, exact, name_of, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, BodyStmt, Expr, Ident};
@@ -64,6 +64,8 @@ struct Given {
     numbers: Vec<(String, Exact)>,
     /// Flags that are off.
     off: Vec<String>,
+    /// Numbers that may be left out, and are.
+    absent: Vec<String>,
     words: Vec<(String, Expr)>,
 }
 
@@ -116,11 +118,14 @@ pub(super) fn read<'e>(
             None => std::mem::take(&mut reader.naming),
         },
     };
+    let choices = choices(layer);
     let mut inside = LayerReader {
         scope: &scope,
         width,
         layers: &layer.inside,
+        choices: &choices,
         off: &given.off,
+        absent: &given.absent,
         words: &given.words,
         sink: &mut *reader.sink,
         naming,
@@ -149,6 +154,13 @@ pub(super) fn read<'e>(
         reader.of_field.fields.insert(name, made);
     }
     Some(read)
+}
+
+/// The arguments of a layer that `when` may ask for: flags, and numbers that may be left out.
+fn choices(layer: &Layer) -> Vec<String> {
+    let may = |p: &&crate::scheme::layer::Param| p.optional || p.kind == Kind::Flag;
+    let names = layer.params.iter().filter(may).map(|p| &p.name.name);
+    names.cloned().collect()
 }
 
 /// What a layer is applied to.
@@ -416,6 +428,13 @@ fn given<'e>(
             Kind::Number | Kind::Flag | Kind::Value | Kind::Word => exact(e, scope),
         };
         let value = match &p.default {
+            None if p.optional => match args.labelled(name, reader.sink) {
+                Some(e) if !is_none(e) => Some(number(e, reader.scope)),
+                Some(_) | None => {
+                    given.absent.push(name.to_string());
+                    continue;
+                }
+            },
             None => args
                 .required(name, reader.sink)
                 .map(|e| number(e, reader.scope)),
@@ -471,7 +490,10 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
     };
     let is_number = |p: &&crate::scheme::layer::Param| matches!(p.kind, Kind::Size | Kind::Number);
     let numbers = layer.params.iter().filter(is_number);
+    let (left_out, numbers): (Vec<_>, Vec<_>) = numbers.partition(|p| p.optional);
+    let absent: Vec<String> = left_out.iter().map(|p| p.name.name.clone()).collect();
     let ones: Vec<_> = numbers
+        .iter()
         .map(|p| (p.name.name.clone(), Exact::one()))
         .collect();
     let named = layer.values().map(|name| Named {
@@ -486,7 +508,9 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         scope: &inner_scope(&sizes.scope(), sizes.width, &ones),
         width: sizes.width,
         layers: &layer.inside,
+        choices: &choices(layer),
         off: &[],
+        absent: &absent,
         words: &[],
         sink: &mut found,
         naming: Default::default(),

@@ -1,0 +1,60 @@
+//! Numbers of a layer that may be left out: where a body may name them.
+//!
+//! Such a number is handed on as it is, `attend(…, window: window)`, or stands in what `when(window, …)` computes where it is given. Leaves what is
+//! chosen to `odec-model`.
+
+use super::scalar::name_of;
+use super::vocabulary::WHEN;
+use crate::codes;
+use odec_grammar::ast::{self, Call, Expr, ExprKind};
+use odec_grammar::diag::Diagnostic;
+
+/// Says where a number is needed that may be left out: in the body, and in the defaults of arguments.
+pub(super) fn check(layer: &ast::Layer, optional: &[&str], sink: &mut Vec<Diagnostic>) {
+    if optional.is_empty() {
+        return;
+    }
+    let mut open: Vec<(&Expr, Vec<&str>)> = layer.body.exprs().map(|e| (e, Vec::new())).collect();
+    let defaults = layer.params.iter().filter_map(|p| p.default.as_ref());
+    open.extend(defaults.map(|e| (e, Vec::new())));
+    while let Some((e, given)) = open.pop() {
+        match &e.kind {
+            ExprKind::Name(name) if optional.contains(&&**name) && !given.contains(&&**name) => {
+                let message = format!("`{name}` may be left out, and a number is needed here");
+                let d = Diagnostic::error(codes::MISPLACED, e.span, message);
+                let d = d.label("it is none where the layer is not given it");
+                sink.push(d.help(format!(
+                    "hand it on as it is, `{name}: {name}`, or write `when({name}, …)` around what needs it"
+                )));
+            }
+            ExprKind::Call(call) => open.extend(arguments(call, &given)),
+            ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => {
+                open.extend([(&**a, given.clone()), (&**b, given)]);
+            }
+            ExprKind::Neg(a) => open.push((a, given)),
+            ExprKind::Tuple(items) | ExprKind::List(items) => {
+                open.extend(items.iter().map(|i| (i, given.clone())));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The arguments of a call in which names must have values, each with those that have.
+fn arguments<'e>(call: &'e Call, given: &[&'e str]) -> Vec<(&'e Expr, Vec<&'e str>)> {
+    let is_when = name_of(&call.callee).is_some_and(|n| n.name == WHEN);
+    let chosen = match call.args.first().map(|a| &a.value.kind) {
+        Some(ExprKind::Name(name)) if is_when => Some(&**name),
+        _ => None,
+    };
+    let each = call.args.iter().enumerate().filter(|(n, a)| {
+        let alone = matches!(a.value.kind, ExprKind::Name(_));
+        let handed_on = alone && a.label.is_some();
+        !(handed_on || *n == 0 && chosen.is_some())
+    });
+    let each = each.map(|(n, a)| {
+        let more = chosen.filter(|_| n == 1);
+        (&a.value, given.iter().copied().chain(more).collect())
+    });
+    each.collect()
+}
