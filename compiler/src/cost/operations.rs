@@ -4,7 +4,8 @@
 //! sum, of linear attention those by the decay, of keys and values, of queries and matrices; of attention, the products of
 //! queries with keys and of weights with values, for the pairs of tokens that see each other (causal: a token and those
 //! before it, S(S+1)/2 pairs, or those of its window), forward two products, backward five (scores are computed again). What does not: sums,
-//! norms, activations, softmax, combinations of states, the loss, the optimiser.
+//! norms, activations, softmax, combinations of states, the loss, the optimiser; and convolutions of each column by itself, k multiply-adds for each number
+//! where a linear map behind them has one for each column.
 
 use odec_graph::{Graph, Kind, Node, OpKind, Site, TensorType};
 use odec_program::kernel::Attend;
