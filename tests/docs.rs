@@ -226,7 +226,7 @@ fn completions_are_for_all_commands() {
 }
 
 /// What docs/study.md says was compared: 27 trials in each file, of equal parameters, and of equal FLOPs where that is asked for; and what
-/// docs/guide/translation.md says.
+/// docs/guide/translation.md and docs/guide/images.md say.
 #[test]
 fn the_study_can_be_planned() {
     let place = Place::new();
@@ -236,6 +236,7 @@ fn the_study_can_be_planned() {
         ("equal_steps", 9, 27, false),
         ("rates", 27, 27, true),
         ("translators", 3, 3, true),
+        ("vit", 4, 4, true),
     ] {
         let file = folder.join(format!("{name}.ode"));
         let plan = place.good(&["explore", &file.to_string_lossy(), "--plan", "--json"]);

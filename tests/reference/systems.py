@@ -1322,6 +1322,7 @@ SYSTEMS: dict[str, System] = {
         **VECTORS,
     ),
     "vit_rk2": System(over_layer(heun), flow="heun(layer)", **VIT),
+    "vit_iie": System(iiet, flow="iie(layer)", **VIT),
     "cvt": System(lambda s, x: x, file="cvt.ode", image=(stages.CVT.side, 1), staged=stages.CVT),
     "encoder_stages": System(lambda s, x: x, file="encoder_stages.ode", image=(stages.ENCODER.side, 1), staged=stages.ENCODER),
     # Layers written in the language, and newer primitives: several in one program.
