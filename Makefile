@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench products tokens curves systems cookbook setup data study mnist catalogues tensorboard browser perfetto bleu bpe ray build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench products tokens curves systems cookbook setup data study mnist catalogues languages tensorboard browser perfetto bleu bpe ray build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -89,6 +89,9 @@ mnist: ## Fetch 10,000 digits of MNIST into data/
 
 catalogues: ## Fetch 18,425 English messages of LibreOffice with their German translations into data/
 	@scripts/catalogues.sh
+
+languages: ## Fetch 40,000 messages of LibreOffice in ten languages into data/
+	@scripts/languages.sh
 
 tensorboard: build ## TensorBoard reads the event files of `odec export --metrics tensorboard` (a minute)
 	@scripts/venv.sh .venv-tensorboard tests/reference/tensorboard.txt

@@ -130,8 +130,8 @@ gpu_assembler() {
 }
 
 # What travels to a card's machine: odec without code generation. It takes the program's place for a moment. With the
-# runtime's own features, tokenizers among them, the runtime is the one that is built already; beside a test, dependencies have the
-# features that tests have, and are too.
+# runtime's own features, tokenizers among them, the runtime is the one that is built already. `cargo test` builds it, beside a test: `cargo build`
+# leaves out the features that tests ask of dependencies, and would build those once more.
 gpu_runner() {
     cp "$program" "$1.program" || return 1
     cargo test --quiet --workspace --no-run --test files --no-default-features --features odec/cuda,odec-runtime/default && cp "$program" "$1"

@@ -91,6 +91,11 @@ pub enum Command {
         after_help = "Examples:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8\n  odec generate runs/digits --scheme dormand_prince --steps 8 -o samples.png\n  odec generate runs/moons --scheme heun --steps 16 --count 500 -o samples.svg\n  odec generate runs/digits --errors euler,heun,rk4,dormand_prince -o errors.svg"
     )]
     Generate(Generate),
+    /// Tell the classes of texts or images with a run that was trained on them
+    #[command(
+        after_help = "Examples:\n  odec classify runs/text_classifier 'Skråstill det valgte objektet'\n  odec classify runs/vit seven.png nine.png --top 2"
+    )]
+    Classify(Classify),
     /// Translate texts with a run that was trained on pairs
     #[command(
         after_help = "Examples:\n  odec translate runs/messages 'Open File'\n  odec translate runs/messages --held-out --pairs 500 --json > held_out.json"
@@ -552,7 +557,7 @@ pub struct Eval {
     /// Evaluate at most this many sequences, images or pairs
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub windows: Option<u64>,
-    /// Draw the confusion matrix of a model of images into this file
+    /// Draw the confusion matrix of a model that tells classes into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Judge beside it the model that reads weights in integers of 8 or 4 bits, as `generate --weights` does
@@ -651,6 +656,30 @@ pub struct Generate {
     /// Seed of the sampling
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
+    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
+    /// anything that you can do
+    #[arg(long)]
+    pub trust: bool,
+}
+
+#[derive(Args)]
+pub struct Classify {
+    /// Folder of the run
+    pub run: PathBuf,
+    /// The texts, or PNG files of the size that the model reads
+    pub given: Vec<String>,
+    /// Print this many classes, the likeliest first; 3 unless given
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    pub top: Option<usize>,
+    /// Take the weights of the last step, not their running means, of a run with `ema`
+    #[arg(long)]
+    pub no_ema: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,

@@ -48,6 +48,7 @@ fn run(command: Command) -> Done {
         Command::Explore(args) => commands::explore::run(&args),
         Command::Eval(args) => commands::eval::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
+        Command::Classify(args) => commands::classify::run(&args),
         Command::Average(args) => commands::average::run(&args),
         Command::Translate(args) => commands::translate::run(&args),
         Command::Export(args) => commands::export::run(&args),

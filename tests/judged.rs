@@ -51,6 +51,70 @@ fn images_are_judged_and_their_table_is_drawn() {
     assert!(code == 2 && said.contains("--windows"), "{said}");
 }
 
+/// Images in PNG files are classified as those that were trained on.
+#[test]
+fn images_that_are_given_are_classified() {
+    let place = Place::new();
+    let write = |name: &str, side: u32, bytes: &[u8]| {
+        let path = place.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        let file = std::fs::File::create(path).expect("a file");
+        let mut encoder = png::Encoder::new(file, side, side);
+        encoder.set_color(png::ColorType::Grayscale);
+        let mut writer = encoder.write_header().expect("PNG");
+        writer.write_image_data(bytes).expect("written");
+    };
+    // Images of class 1 are brighter on the left, those of class 0 on the right.
+    let image = |class: u8, n: u8| -> Vec<u8> {
+        let (n, one) = (u32::from(n), |x: u32| x as u8);
+        let pixel = |at: u32| match (at % 4 < 2) == (class == 1) {
+            true => one(200 + (7 * n + at) % 50),
+            false => one((5 * n + 3 * at) % 100),
+        };
+        (0..16).map(pixel).collect()
+    };
+    for n in 0..40 {
+        for class in 0..2 {
+            write(&format!("sides/{class}/{n}.png"), 4, &image(class, n));
+        }
+    }
+    place.write(
+        "sides.ode",
+        "field f = rmsnorm |> swiglu(hidden: 8)\nmodel sides {\n  input patches(image: 4, patch: 2)\n  \
+         embed linear(width: 8, bias), positions(learned)\n  evolve euler(f) for 1 step\n  output classes(2)\n  init normal(std: 0.3)\n}\n\
+         train { data images(\"sides\", classes: 2);  loss cross_entropy;  optimizer adamw(lr: 2e-2);  batch 16;  steps 80 }\n",
+    );
+    place.good(&["train", "sides.ode", "--out", "run"]);
+    write("left.png", 4, &image(1, 41));
+    write("right.png", 4, &image(0, 41));
+    let told = place.good(&["classify", "run", "left.png", "right.png", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    for (n, class) in [(0, 1), (1, 0)] {
+        let sure = told[n]["probabilities"][class].as_f64();
+        assert!(told[n]["class"] == class && sure > Some(0.8), "{told}");
+    }
+    assert!(
+        place
+            .good(&["classify", "run", "left.png"])
+            .starts_with("1 ")
+    );
+    write("large.png", 5, &[0; 25]);
+    for (given, words) in [("large.png", "large.png"), ("gone.png", "gone.png")] {
+        let (code, said) = place.bad(&["classify", "run", "left.png", given]);
+        assert!(code == 1 && said.contains(words), "{said}");
+    }
+    place.good(&[
+        "train",
+        "tiny.ode",
+        "--out",
+        "text",
+        "--set",
+        "train.steps=1",
+    ]);
+    let (code, said) = place.bad(&["classify", "text", "a"]);
+    assert!(code == 1 && said.contains("tells no classes"), "{said}");
+}
+
 /// Which of two lines vectors come near: a model tells, and says how often it is right.
 #[test]
 fn sequences_of_vectors_are_classified() {

@@ -9,7 +9,9 @@ use crate::{DType, Dim, Program, Size, Slot, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-pub use data::{Data, Flow, Form, Images, Pairs, Sentences, Target, Times, Tokenizer, Vectors};
+pub use data::{
+    Data, Flow, Form, Images, Labelled, Pairs, Sentences, Target, Times, Tokenizer, Vectors,
+};
 pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
@@ -135,8 +137,11 @@ pub mod depth {
 /// What a caller must know to feed the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// Kinds that logits tell apart: of tokens, whose ids are `0..vocab`, or classes of images.
+    /// Kinds that logits tell apart: of tokens, whose ids are `0..vocab`, or classes.
     pub vocab: u64,
+    /// Kinds of tokens that the model reads, where its logits tell classes apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
     /// Longest sequence.
     pub context: u64,
     /// Longest source, where there are two sequences; 0 where there is none.
@@ -151,6 +156,9 @@ pub struct Model {
 impl Model {
     /// What the whole numbers of an input are below: of targets the kinds that their output tells apart.
     pub fn kinds(&self, input: &str) -> u64 {
+        if input == names::TOKENS {
+            return self.tokens.unwrap_or(self.vocab);
+        }
         let of = |(label, kinds): (&String, &u64)| {
             (names::of_output(label, names::TARGETS) == input).then_some(*kinds)
         };

@@ -416,7 +416,7 @@ impl Run {
                 (batch * self.manifest.model.context, "tokens")
             }
             Form::Images(_) => (batch, "images"),
-            Form::Vectors(_) => (batch, "sequences"),
+            Form::Vectors(_) | Form::Labelled(_) => (batch, "sequences"),
             Form::Pairs(_) => (batch, "pairs"),
         }
     }

@@ -208,7 +208,8 @@ fn real(i: u64) -> f32 {
 /// A batch of any numbers: the work does not depend on them.
 fn random(manifest: &Manifest, at: Bindings) -> (Batch, Unit) {
     let (batch, seq) = (at.batch, at.seq);
-    let token = |i: u64| (number(i) % manifest.model.vocab) as i32;
+    let kinds = manifest.model.kinds(names::TOKENS);
+    let token = |i: u64| (number(i) % kinds) as i32;
     match manifest.train.as_ref().map(|t| &t.data.form) {
         Some(Form::Pairs(p)) => {
             let from = |first: u64, each: u64| (first..first + batch * each).map(token).collect();
@@ -226,6 +227,12 @@ fn random(manifest: &Manifest, at: Bindings) -> (Batch, Unit) {
                 .inputs
                 .push((s.targets().into(), Numbers::I32(classes)));
             (micro, Unit::Tokens)
+        }
+        Some(Form::Labelled(l)) => {
+            let tokens = (0..batch * seq).map(token).collect();
+            let classes = (0..batch).map(|i| (number(i) % l.classes) as i32);
+            let micro = Batch::of_labelled(seq, tokens, classes.collect());
+            (micro, Unit::Sequences)
         }
         None | Some(Form::Text { .. } | Form::Tokens) => {
             let n = batch * seq;

@@ -61,7 +61,8 @@ pub fn run(args: &cli::Eval) -> Done {
     let judged = judge(&mut executor, &*dataset, args.windows, &mut |_| {});
     let (e, table) = judged.map_err(Failure::input)?;
     if let (Some(svg), Some(table)) = (&args.svg, &table) {
-        let picture = confusion::svg(&executor.manifest().name, table);
+        let names = classes.as_ref().map_or(&[][..], |c| &c.names);
+        let picture = confusion::svg(&executor.manifest().name, table, names);
         let written = output::write(svg, |file| file.write_all(picture.as_bytes()));
         written.map_err(Failure::input)?;
     }

@@ -59,7 +59,7 @@ pub fn run(args: &cli::Help) -> Done {
 fn of_when() -> String {
     format!(
         "{WHEN}(flag, a, b), in the body of a layer\n\n  \
-         a where the flag is given to the layer, or the number that may be left out; else b. Without b, what stands before it.\n\n\
+         a where the layer is given the flag or the optional number, else b. Without b: what stands before it.\n\n\
          Example:\n  layer mine(heads, rope: flag) = linear |> {WHEN}(rope, rotary(heads: heads))\n"
     )
 }

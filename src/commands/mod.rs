@@ -5,6 +5,7 @@ pub mod average;
 pub mod bench;
 pub mod build;
 pub mod check;
+pub mod classify;
 pub mod codegen;
 pub mod compare;
 pub mod completions;

@@ -181,6 +181,17 @@ def pairs(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return source, tokens, targets
 
 
+def labelled(classes: int, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
+    """Texts with their begin and end in rows of several lengths, one of them full, and the class of each."""
+    rng = np.random.default_rng(8)
+    begin, end, padding = range(shape.vocab - 3, shape.vocab)
+    tokens = np.full((shape.batch, shape.context), padding, np.int32)
+    for row in range(shape.batch):
+        length = shape.context - 2 if row == 0 else rng.integers(1, shape.context - 2)
+        tokens[row, : length + 2] = [begin, *rng.integers(0, begin, length), end]
+    return tokens, rng.integers(0, classes, shape.batch, dtype=np.int32)
+
+
 def group_of(path: str) -> str:
     """The entries of a learned list are one tensor: `step.3.scheme.w` for `step.3.scheme.w.2`."""
     name, _, last = path.rpartition(".")
@@ -254,6 +265,8 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
         targets, tokens = tokens, np.where(hidden, np.int32(shape.vocab - 1), tokens)
     if meant.follows:
         targets = (targets, np.random.default_rng(7).integers(0, 2, shape.batch, dtype=np.int32))
+    if meant.classes:
+        tokens, targets = labelled(meant.classes, shape)
     if meant.image:
         tokens, targets = images(meant, shape)
     if meant.vectors:

@@ -38,6 +38,8 @@ def expected(system: System, shape: Shape) -> Table:
     else:
         table = {"embed.token.weight": (shape.vocab, system.factorised or shape.width)}
         table |= {"embed.linear.weight": (shape.width, system.factorised)} if system.factorised else {}
+    if system.classes:
+        ends |= {"classes.weight": (system.classes, shape.width), "classes.bias": (system.classes,)}
     if system.several:
         place = norm_table(shape) | bias | {"linear.weight": (2, shape.width)}
         kind = norm_table(shape) | bias | {"classes.weight": (5, shape.width), "classes.bias": (5,)}
@@ -83,6 +85,8 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
     past: dict[str, list[Array]] = {"condition": [sum(first)[:, None]]} if system.conditioned else {}
+    if system.classes:
+        past["held"] = [tokens != shape.vocab - 1]
     states = [x]
     for k in range(shape.steps):
         x = system.step(Step(system, shape, p, k, past, key), x)
@@ -117,6 +121,10 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         return np.mean((linear(p, "output.linear", x[:, rows:]) - targets[:, : x.shape[1] - rows]) ** 2)
     if system.image:
         read = x[:, 0] if system.class_token else np.mean(x, axis=1)
+        return -np.mean(log_likelihood(linear(p, "output.classes", read), targets))
+    if system.classes:
+        held = past["held"][0][:, :, None]
+        read = np.sum(x * held, axis=1) / np.sum(held, axis=1)
         return -np.mean(log_likelihood(linear(p, "output.classes", read), targets))
     logits = x @ rows.T
     if system.loss:

@@ -16,7 +16,7 @@ import time_dependent
 import translators
 from autograd import make_vjp
 from functions import Array, exact_gelu, log_sigmoid, sigmoid, silu, softmax, stop_gradient
-from mixers import MIXERS, maps, operands
+from mixers import MIXERS, convolved, maps, operands
 from numpy.polynomial.legendre import leggauss
 from parts import (
     EPS,
@@ -125,8 +125,11 @@ class System:
     class_token: bool = False
     # Whether sequences of vectors have two numbers and one of five classes besides.
     several: bool = False
-    # An output `follows` says one of two classes of each row.
+    # An output `follows` has two classes, one for each row.
     follows: bool = False
+    # How many classes texts are of, of which each has one: rows of several lengths, filled up with the last kind of token, which attention and the mean of
+    # the last states leave out.
+    classes: int | None = None
     # What two texts become, in the place of steps of one.
     translator: translators.Translator | None = None
     # Stages of images, in the place of steps of one state.
@@ -137,7 +140,7 @@ class System:
         shape = replace(shape, steps=self.steps or shape.steps)
         if self.vectors:
             return replace(shape, vocab=self.vectors[1], context=17 + self.class_token, batch=16)
-        if self.translator:
+        if self.translator or self.classes:
             # Bytes and three more.
             return replace(shape, vocab=259)
         if self.image is None:
@@ -727,6 +730,29 @@ def rk2_gated(s: Step, x: Array) -> Array:
     return x + g * k1 + (1 - g) * k2
 
 
+def held_attention(s: Step, x: Array) -> Array:
+    """`rmsnorm |> attention(heads, rope)`: all tokens of a text see each other, and none what fills up its row."""
+    at = s.path("att")
+    y = norm(s.p, at, x, s.system.eps)
+    return attend(s.p, at, s.shape.heads, y, causal=False, among=s.past["held"][0])
+
+
+def classifier(s: Step, x: Array) -> Array:
+    """Strang splitting, attention in the middle, of `rmsnorm |> conv(kernel: 4, causal, depthwise) |> swiglu(hidden)`."""
+
+    def ffn(x: Array) -> Array:
+        at = s.path("ffn")
+        return gated(s.p, at, convolved(s.p, f"{at}.depthwise", norm(s.p, at, x, s.system.eps)))
+
+    x = x + ffn(x) / 2
+    x = x + held_attention(s, x)
+    return x + ffn(x) / 2
+
+
+def classifier_convolutions(shape: Shape) -> Table:
+    return {f"step.{k}.ffn.depthwise.weight": (shape.width, 1, 4) for k in range(shape.steps)}
+
+
 def strang_heun(outer: str, inner: str) -> Callable[[Step, Array], Array]:
     return splitting((outer, 1 / 2), (inner, 1.0), (outer, 1 / 2), by=heun)
 
@@ -927,6 +953,7 @@ SYSTEMS: dict[str, System] = {
         masked=True,
         follows=True,
     ),
+    "text_classifier": System(classifier, file="text_classifier.ode", classes=10, more=classifier_convolutions),
     "rk2_gated": System(
         rk2_gated,
         file="rk2_gated_layer.ode",

@@ -26,8 +26,8 @@ from systems import SYSTEMS
 
 # Rounding errors of f32 grow with training: AdamW's first steps divide by gradients that are nearly zero.
 LIMIT = 1e-3
-# Those that read text.
-NAMES = [name for name, system in SYSTEMS.items() if system.reads == "tokens" and not system.translator]
+# Those that read one text.
+NAMES = [name for name, system in SYSTEMS.items() if system.reads == "tokens" and not (system.translator or system.classes)]
 TEXT = ROOT / "LICENSE-APACHE"
 LR, BETAS, EPS, DECAY, CLIP, SEED = 2e-3, (0.9, 0.95), 1e-8, 0.1, 1.0, 0
 MASK = 0xFFFFFFFF
@@ -91,8 +91,8 @@ def permuted(name: str, epoch: int, place: int, n: int) -> int:
             return x
 
 
-def passages(text: np.ndarray, step: int, rows: int, context: int, separator: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sentences with what stands behind them or behind others, and which: 0 or 1."""
+def segments(text: np.ndarray, step: int, rows: int, context: int, separator: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two segments, and whether the second follows another sentence than the first: 0 or 1."""
     ends = np.flatnonzero(text == separator) + 1
     firsts = np.concatenate([[0], ends[:-1]])
     whole = [(a, b) for a, b in zip(firsts, ends, strict=True) if b - a > 1 and b + context <= len(text)]
@@ -100,7 +100,7 @@ def passages(text: np.ndarray, step: int, rows: int, context: int, separator: in
     for r in range(rows):
         epoch, place = divmod(step * rows + r, len(whole))
         n = permuted("sentences", epoch, place, len(whole))
-        draw = below("segments behind sentences", (step << 16) + r, 2 * (len(whole) - 1)) - (len(whole) - 1)
+        draw = below("next sentence", (step << 16) + r, 2 * (len(whole) - 1)) - (len(whole) - 1)
         other = n if draw < 0 else draw + (draw >= n)
         (first, end), (_, behind) = whole[n], whole[other]
         own = text[max(first, end - context // 2) : end]
@@ -169,7 +169,7 @@ train {{
     for t in range(steps):
         kept = system.segments[1] if system.segments else None
         if system.follows:
-            tokens, classes = passages(corpus, t, shape.batch, shape.context, kept)
+            tokens, classes = segments(corpus, t, shape.batch, shape.context, kept)
         else:
             window = batch(corpus, t, shape.batch, shape.context)
             tokens, targets = window[:, :-1], window[:, 1:]

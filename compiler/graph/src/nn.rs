@@ -130,6 +130,15 @@ pub fn mean_tokens(b: &mut Builder, x: Value) -> TypeResult {
     b.push1(Mul, &[sum, share])
 }
 
+/// The mean over those tokens of each sequence whose weight is 1, where others have 0: `[B, S, C], [B, S, 1] → [B, 1, C]`. Each sequence has one.
+pub fn mean_of_held(b: &mut Builder, x: Value, held: Value) -> TypeResult {
+    let weighted = b.push1(Mul, &[x, held])?;
+    let sum = b.push1(SumTokens, &[weighted])?;
+    let tokens = b.push1(SumTokens, &[held])?;
+    let share = b.push1(Recip, &[tokens])?;
+    b.push1(Mul, &[sum, share])
+}
+
 /// The first row of each sequence in its place, zeros in all others: `[B, S, C]`. Exact, and so is its derivative.
 fn first_row(b: &mut Builder, x: Value) -> TypeResult {
     let others = b.push1(ShiftTokens::one(-1), &[x])?;

@@ -167,7 +167,12 @@ fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Val, whole: Result<bool, Val>
     let from = e.at(p.from, k, p.elem);
     let (zero, width) = (e.int(0), e.int(p.width as i64));
     e.for_each(zero, width, e.lanes as i64, |e, first| {
-        let skip = e.mul(first, p.stride);
+        let mut skip = e.mul(first, p.stride);
+        if whole != Ok(true) {
+            // Columns of which none exists are not read where they would be: as rows in `panel::transpose`.
+            let exists = e.cmp(Cmp::Lt, first, p.valid);
+            skip = e.select(exists, skip, zero);
+        }
         let group = Pairs {
             from: e.at(from, skip, p.elem),
             valid: e.sub(p.valid, first),

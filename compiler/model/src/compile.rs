@@ -422,6 +422,7 @@ fn assemble(
         grad,
         config: manifest::Model {
             vocab: spec.output.kind.columns(spec.sizes),
+            tokens: spec.sizes.vocab.filter(|_| spec.classifies()),
             context: spec.begin.context(),
             source: spec.source_context(),
             width: spec.sizes.width,

@@ -137,4 +137,8 @@ impl OutputScope for ScopedParams<'_, '_> {
     fn leading(&self) -> u64 {
         self.model.spec.begin.embed.leading_rows()
     }
+
+    fn held(&mut self, b: &mut Builder) -> TypeResult<Option<Value>> {
+        self.model.held(b)
+    }
 }

@@ -86,10 +86,15 @@ impl Spec {
         [&self.output].into_iter().chain(&self.also)
     }
 
-    /// The number of the token that fills up rows, where they are.
+    /// The number of the token that fills up rows, where they are: of two sequences, and of texts with a class each.
     pub fn padding(&self) -> Option<u64> {
-        let of_pairs = !self.sources.is_empty();
-        of_pairs.then_some(self.sizes.vocab?.saturating_sub(1))
+        let filled_up = !self.sources.is_empty() || self.classifies();
+        filled_up.then_some(self.sizes.vocab?.saturating_sub(1))
+    }
+
+    /// Whether it says the class of each text.
+    pub fn classifies(&self) -> bool {
+        self.sizes.vocab.is_some() && self.output.kind.asks() == Loss::Class
     }
 
     /// The most tokens of the source that a run reads; 0, where there is none.
@@ -192,6 +197,8 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     }
     let mut read: Vec<EvolveSpec> = read.into_iter().collect::<Option<_>>()?;
     let sizes = sizes?;
+    let says_class = |o: &OutputSpec| o.kind.asks() == Loss::Class;
+    let of_classes = sizes.vocab.is_some() && output.as_ref().is_some_and(says_class);
     let mut fit = true;
     for (n, e) in read.iter_mut().enumerate() {
         let model = &of_evolve(sizes, n);
@@ -210,7 +217,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         if !e.layers.is_empty() {
             fit &= reports::fit(e, model, r).is_some();
         }
-        if all.len() > 1 {
+        if all.len() > 1 || of_classes {
             fit &= sees_no_padding(e, r.sink).is_some();
         }
     }
@@ -223,17 +230,12 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let begin = begins.pop()?;
     let embedded = Embedded {
         table: begin.embed.kind.table(),
-        class_token: begin.stages.iter().any(|s| s.embed.has_class_token()),
+        // Texts with a class each begin with one.
+        class_token: of_classes || begin.stages.iter().any(|s| s.embed.has_class_token()),
         own_tokens: sizes.grid.is_some_and(|grid| grid.fixed),
-        labelled: false,
     };
     for o in outputs() {
-        let labelled = !o.label.is_empty();
-        let of = Embedded {
-            labelled,
-            ..embedded
-        };
-        o.kind.fit(o.span, sizes, of, r.sink);
+        o.kind.fit(o.span, sizes, embedded, r.sink);
     }
     let other = |o: &&OutputSpec| o.kind.asks() != Loss::Next;
     if let (Some(source), Some(o)) = (begins.first(), outputs().find(other)) {
@@ -314,7 +316,7 @@ fn sees_no_padding(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
         let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
         sink.push(
             d.label(what)
-                .help("in a model of two sequences, write the number: `for 6 steps`"),
+                .help("rows of several lengths are filled up; write the number: `for 6 steps`"),
         );
         return None;
     }
@@ -334,7 +336,7 @@ fn sees_no_padding(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     let message = format!("`{}` would take what fills up rows for tokens", leaf.name);
     let d = Diagnostic::error(codes::INCOMPATIBLE, leaf.span, message);
     sink.push(d.label(what).help(
-        "in a model of two sequences, tokens meet by attention, and in layers that look back alone",
+        "rows of several lengths are filled up; in such a model tokens meet by attention, and in layers that look back alone",
     ));
     None
 }

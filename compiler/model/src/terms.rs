@@ -230,12 +230,16 @@ impl GraphBuilder<'_> {
         }
         let mut total = Vec::new();
         for (s, rows) in objective.terms.iter().zip(rows) {
-            let of_states = s.term.compares().is_none() && self.spec.output.loss == Loss::Velocity;
-            let value = match s.term.is_of_weights() {
-                true => rows,
+            let loss = self.spec.output.loss;
+            let value = match (s.term.compares(), loss) {
+                _ if s.term.is_of_weights() => rows,
                 // All rows of a state count, whatever is compared.
-                false if of_states => mean(b, rows, None)?,
-                false => mean(b, rows, of(s)?.weights)?,
+                (None, Loss::Velocity) => mean(b, rows, None)?,
+                (None, Loss::Class) => {
+                    let held = self.held(b)?;
+                    mean(b, rows, held)?
+                }
+                _ => mean(b, rows, of(s)?.weights)?,
             };
             self.decided
                 .push((ResultId::Term(&s.name()).to_string(), value));

@@ -39,7 +39,7 @@ use odec_grammar::ast::{Block, Entry, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::manifest::{
-    Flow, Form, Keep, Loss, Memory, Pairs, Precision, Pretrained, Train, Tune,
+    Data, Flow, Form, Keep, Loss, Memory, Pairs, Precision, Pretrained, Train, Tune,
 };
 use odec_program::schedules::Constant;
 use std::path::Path;
@@ -218,16 +218,17 @@ pub fn read(
         None => Some(1),
     };
     if let (Some(Batch::Tokens(n)), Some(e), Some(parts)) = (batch, batch_at, accumulate) {
-        let pairs = told
-            .iter()
-            .flatten()
-            .any(|d| matches!(d.form, Form::Pairs(_)));
+        let of_texts = |d: &Data| matches!(d.form, Form::Pairs(_) | Form::Labelled(_));
+        let several_lengths = told.iter().flatten().any(of_texts);
         let context = ends.map_or(0, |e| {
             let source = e.source.map_or(0, |source| source.context());
             e.sizes.context.max(source)
         });
-        if told.as_ref().is_some_and(Option::is_some) && !pairs {
-            let d = incompatible(e.span, "`pairs` alone have batches of tokens");
+        if told.as_ref().is_some_and(Option::is_some) && !several_lengths {
+            let d = incompatible(
+                e.span,
+                "`pairs` and `labelled` alone have batches of tokens",
+            );
             sink.push(
                 d.label("this data gives rows of one length")
                     .help("write `batch 8`"),
@@ -387,7 +388,11 @@ pub fn read(
             vectors.flow = objective.times().map(flow);
         }
         Form::Images(images) => images.flow = objective.times().map(flow),
-        Form::Text { .. } | Form::Sentences(_) | Form::Tokens | Form::Pairs(_) => {}
+        Form::Text { .. }
+        | Form::Sentences(_)
+        | Form::Tokens
+        | Form::Pairs(_)
+        | Form::Labelled(_) => {}
     }
     let train = Train {
         data,

@@ -16,7 +16,7 @@ pub struct Args<'e> {
     args: Vec<&'e Arg>,
     /// What names mean that stand behind a label.
     words: &'e [(String, Expr)],
-    /// Names that mean, behind a label, that nothing is said.
+    /// Optional numbers that have no value: behind a label, such a name leaves the argument out.
     absent: &'e [String],
     /// Labels and flags that were asked for.
     known: Vec<&'e str>,
@@ -83,7 +83,7 @@ impl<'e> Args<'e> {
         Some(meant.map_or(&found.value, |(_, e)| e))
     }
 
-    /// Takes words for what they mean, where they stand behind a label; those that are absent for nothing.
+    /// Takes words for what they mean, where they stand behind a label. `absent`: optional numbers that have no value.
     pub fn with_words(&mut self, words: &'e [(String, Expr)], absent: &'e [String]) {
         (self.words, self.absent) = (words, absent);
     }
@@ -110,7 +110,8 @@ impl<'e> Args<'e> {
         let mut found: Vec<Args<'e>> = self.args.iter().filter_map(&read).collect();
         self.args.retain(|a| read(a).is_none());
         let again = found.split_off(found.len().min(1));
-        let first = found.pop()?;
+        let mut first = found.pop()?;
+        first.with_words(self.words, self.absent);
         sink.extend(
             again
                 .iter()

@@ -5,8 +5,8 @@
 //! place of the layer.
 
 use super::body;
-use super::choices;
 use super::names::Definition;
+use super::optional;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
 use super::scalar::name_of;
 use super::vocabulary::Facts;
@@ -67,14 +67,14 @@ pub struct Param {
     pub name: Ident,
     pub kind: Kind,
     pub default: Option<Expr>,
-    /// Whether it is a number that may be left out: the default is `none`.
+    /// Whether it is an optional number: the default is `none`.
     pub optional: bool,
 }
 
-/// The default of a number that means nothing where it is not given: the arguments that it is handed on to are left out.
+/// The default of an optional number: the arguments that it is handed on to are left out.
 const NONE: &str = "none";
 
-/// Whether a number is said to be left out.
+/// Whether an optional number is given no value.
 pub fn is_none(e: &Expr) -> bool {
     name_of(e).is_some_and(|n| n.name == NONE)
 }
@@ -323,7 +323,7 @@ impl Resolver<'_, '_> {
             .filter(|p| p.optional)
             .map(|p| &*p.name.name)
             .collect();
-        choices::check(layer, &optional, self.sink);
+        optional::check(layer, &optional, self.sink);
         let inside = self.layers_among(&parts);
         let wrong = parts.iter().any(|n| inside.get(&n.name) == Some(None));
         if wrong || errors(self.sink) > before {

@@ -109,6 +109,7 @@ pub fn plan_on(
         source: "",
         model: manifest::Model {
             vocab: 1,
+            tokens: None,
             context: 1,
             source: 0,
             width: WIDTH as u64,

@@ -12,7 +12,7 @@ use odec_graph::print;
 use std::collections::BTreeSet;
 
 /// Models and their training, a line each. Every kind of tokens that an example makes has a number.
-const MODELS: [&[(&str, &str)]; 6] = [
+const MODELS: [&[(&str, &str)]; 7] = [
     &[
         ("input", "input tokens(vocab: 300, context: 8)"),
         ("embed", "embed learned(width: 16)"),
@@ -70,6 +70,13 @@ const MODELS: [&[(&str, &str)]; 6] = [
             "loss",
             "loss masked(rate: 15%) + cross_entropy(of: follows)",
         ),
+    ],
+    &[
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        ("embed", "embed learned(width: 16)"),
+        ("output", "output classes(2)"),
+        ("data", "data labelled(\"a.jsonl\", tokenizer: bytes)"),
+        ("loss", "loss cross_entropy"),
     ],
 ];
 
@@ -238,7 +245,7 @@ fn what_may_stand_at_a_place_is_said() {
     }
     let messages = said("data f(1)");
     let wanted =
-        "`text` or `sentences` or `tokens` or `images` or `vectors` or `pairs` is expected here"
+        "`text` or `sentences` or `tokens` or `images` or `vectors` or `pairs` or `labelled` is expected here"
             .to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
 }
@@ -304,7 +311,6 @@ fn parts_that_need_tokens_say_so() {
         table,
         class_token: false,
         own_tokens: false,
-        labelled: false,
     };
     tied.fit(at, sizes(&*tokens), of(learned.table()), &mut sink);
     assert!(sink.is_empty());

@@ -25,6 +25,7 @@ mod history;
 mod hostile;
 mod images;
 mod kept;
+mod labelled;
 mod layers;
 mod learned;
 mod losses;

@@ -1,4 +1,4 @@
-//! Sentences with what stands behind them: what runs are told, what is compared, and what does not fit, at its place.
+//! Next sentence prediction: what runs are told, what is compared, and what does not fit, at its place.
 
 use crate::common::{self, Cases, Outcome, compile_text};
 use odec_graph::{OpKind, TensorType};

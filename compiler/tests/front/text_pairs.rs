@@ -208,7 +208,7 @@ fn what_does_not_fit_pairs_is_said_at_its_place() {
     let rows = one
         .replace("batch  2", "batch  tokens(64)")
         .replace(DATA, "text(\"a.txt\", tokenizer: bytes)");
-    let alone = "`pairs` alone have batches of tokens";
+    let alone = "`pairs` and `labelled` alone have batches of tokens";
     said(
         "no pairs",
         compile_text(&rows),

@@ -78,7 +78,7 @@ fn a_layer_stands_for_its_body() {
              field f = mine(hidden: 24, form: none)",
             "field f = gelu(hidden: 24) |> gelu(approximate: tanh)",
         ),
-        // What is chosen by a flag, and numbers that are left out, also of a layer inside.
+        // What a flag chooses; optional numbers, also of a layer inside and of a word with arguments.
         (
             "layer att(heads, window = none, scale: number = none, rope: flag) = attend(\n\
              linear |> when(rope, rotary(heads: heads)), linear |> when(rope, rotary(heads: heads)), linear, heads: heads, causal, \
@@ -92,6 +92,10 @@ fn a_layer_stands_for_its_body() {
              field f = b(near: none) |> b(near: 5)",
             "field f = attention(heads: 2, causal) |> attention(heads: 2, causal, window: 2) \
              |> attention(heads: 2, causal, window: 5) |> attention(heads: 2, causal, window: 2)",
+        ),
+        (
+            "layer a(base: number = none) = attention(heads: 2, causal, rope(base: base))\nfield f = a |> a(base: 500)",
+            "field f = attention(heads: 2, causal, rope) |> attention(heads: 2, causal, rope(base: 500))",
         ),
         (
             "layer gate(open: flag, hidden = none) = when(open, id, when(hidden, linear(2*hidden) |> sigmoid |> linear(width), sigmoid))\n\
@@ -209,7 +213,24 @@ fn mistakes() {
     insta::assert_snapshot!(shown.join("\n\n"));
 }
 
-/// What may be left out stands where it may be left out, and `when` asks for what may.
+/// Layers of a choice that is not taken count where parameters are numbered.
+#[test]
+fn both_choices_are_counted() {
+    let names = |field: &str| -> Vec<String> {
+        let layer =
+            "layer a(wide: flag) = when(wide, linear(24) |> sigmoid, sigmoid) |> linear(width)";
+        let outcome = compile_text(&model(&format!("{layer}\nfield f = {field}")));
+        let built = outcome.checked().built.as_ref().expect("a model");
+        let params = built.params.iter();
+        let first = params.filter_map(|p| p.path.strip_prefix("step.0."));
+        first.map(String::from).collect()
+    };
+    let numbered = |n| format!("f.linear.{n}.weight");
+    assert_eq!(names("a"), [numbered(1)]);
+    assert_eq!(names("a(wide)"), [numbered(1), numbered(2)]);
+}
+
+/// Optional numbers stand where they need no value, and `when` asks for what a layer may be given or not.
 #[test]
 fn mistakes_of_choices() {
     let cases = [

@@ -79,6 +79,7 @@ fn manifest() -> Manifest {
         source: "",
         model: manifest::Model {
             vocab: 5,
+            tokens: None,
             context: AT.seq,
             source: 0,
             width: WIDTH,

@@ -353,6 +353,7 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
         source: "",
         model: manifest::Model {
             vocab: VOCAB,
+            tokens: None,
             context: AT.seq,
             source: 0,
             width: WIDTH,

@@ -114,6 +114,7 @@ impl Decoder {
             source: "",
             model: manifest::Model {
                 vocab: s.vocab,
+                tokens: None,
                 context: s.maxima.seq,
                 source: 0,
                 width: s.width,

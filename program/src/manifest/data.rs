@@ -31,6 +31,8 @@ pub enum Form {
     Vectors(Vectors),
     /// Texts in pairs; `runtime/src/data/sources/pairs.rs` says in what files.
     Pairs(Pairs),
+    /// Texts with a class each, in the same files.
+    Labelled(Labelled),
 }
 
 /// Sequences of vectors of one length, and the numbers that are predicted for each.
@@ -94,7 +96,7 @@ impl Target {
     }
 }
 
-/// Passages of text: a sentence, and what stands behind it or behind another one.
+/// Text for next sentence prediction: rows of two segments, of which the second follows the first or another sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sentences {
     pub tokenizer: Tokenizer,
@@ -103,7 +105,7 @@ pub struct Sentences {
     pub separator: String,
     /// The token that ends a sentence.
     pub end: u64,
-    /// The label of the output that says whether the second segment stands elsewhere.
+    /// The label of the output that is compared with the class.
     pub output: String,
 }
 
@@ -153,6 +155,31 @@ impl Pairs {
         }
         first
     }
+}
+
+/// Texts of several lengths, of a class each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Labelled {
+    pub tokenizer: Tokenizer,
+    /// Where a line of JSON has the text and the label, or what the columns of a table are called.
+    pub text: String,
+    pub label: String,
+    pub classes: u64,
+    /// What the labels of classes are, in their order; where there are none, labels are the numbers of classes, from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// As of [`Pairs`]: the token before a text, the one after it, and the one that fills up rows, the last three of the vocabulary.
+    pub begin: u64,
+    pub end: u64,
+    pub padding: u64,
+    /// Whether the ends of texts that are longer than the context are cut off; else these texts are refused.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cut_longer: bool,
+}
+
+impl Labelled {
+    /// Places of a row that a text takes beside its tokens.
+    pub const AROUND: u64 = 2;
 }
 
 /// Images of one size, cut into patches; the number of a class for each.
@@ -215,7 +242,8 @@ impl Form {
         match self {
             Form::Text { tokenizer, .. }
             | Form::Sentences(Sentences { tokenizer, .. })
-            | Form::Pairs(Pairs { tokenizer, .. }) => Some(tokenizer),
+            | Form::Pairs(Pairs { tokenizer, .. })
+            | Form::Labelled(Labelled { tokenizer, .. }) => Some(tokenizer),
             Form::Tokens | Form::Images(_) | Form::Vectors(_) => None,
         }
     }

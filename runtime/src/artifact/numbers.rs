@@ -32,6 +32,9 @@ const MOST_OF_A_TABLE: u64 = 1 << 28;
 pub fn check(m: &Manifest) -> Result<(), Invalid> {
     let vocab = m.model.vocab;
     within("model: vocabulary", vocab, 1, MOST_TOKENS)?;
+    if let Some(tokens) = m.model.tokens {
+        within("model: kinds of tokens", tokens, 1, MOST_TOKENS)?;
+    }
     for (label, kinds) in &m.model.also {
         within(&format!("model: output {label}"), *kinds, 1, MOST_TOKENS)?;
     }
@@ -104,6 +107,7 @@ fn scale(place: &str, w: Waves) -> Result<(), Invalid> {
 }
 
 fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
+    let vocab = m.model.vocab;
     let place = |what: &str| format!("train: {what}");
     within(&place("batch"), t.batch, 1, MOST_SEQUENCES)?;
     within(&place("accumulate"), t.accumulate, 1, t.batch)?;
@@ -113,8 +117,8 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     }
     if let Some(tokens) = t.tokens {
         within(&place("tokens"), tokens, t.accumulate, MOST_SEQUENCES)?;
-        if !matches!(t.data.form, Form::Pairs(_)) {
-            let what = "these are no pairs, whose batches may be of tokens";
+        if !matches!(t.data.form, Form::Pairs(_) | Form::Labelled(_)) {
+            let what = "these are no texts whose batches may be of tokens";
             return invalid(place("tokens"), what);
         }
     }
@@ -171,6 +175,23 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
             let tokens = [("begin", p.begin), ("end", p.end), ("padding", p.padding)];
             for ((what, token), is) in tokens.into_iter().zip(last..) {
                 within(&place(what), token, is, is)?;
+            }
+        }
+        Form::Labelled(l) => {
+            let kinds = m.model.tokens.unwrap_or(0);
+            let last = (kinds.checked_sub(Pairs::SPECIAL)).filter(|texts| *texts > 0);
+            let Some(last) = last else {
+                let what = format!("{kinds} kinds of tokens leave none for texts");
+                return invalid(place("vocabulary of texts"), what);
+            };
+            let tokens = [("begin", l.begin), ("end", l.end), ("padding", l.padding)];
+            for ((what, token), is) in tokens.into_iter().zip(last..) {
+                within(&place(what), token, is, is)?;
+            }
+            within(&place("classes"), l.classes, vocab, vocab)?;
+            let named = l.names.len() as u64;
+            if named > 0 && named != vocab {
+                return invalid(place("names"), format!("{named} names of {vocab} classes"));
             }
         }
         Form::Sentences(s) => {

@@ -265,7 +265,6 @@ fn entry(
     step: u64,
 ) -> Result<Option<Vec<f64>>, RunError> {
     let model = x.manifest().model.clone();
-    let vocab = model.vocab;
     let Some(e) = x.manifest().program.entries.get(&name) else {
         return Ok(None);
     };
@@ -274,7 +273,7 @@ fn entry(
             let count = io.shape.iter().map(|d| d.at(at)).product();
             let values = match io.name.as_str() {
                 noise::KEY => Numbers::I32(vec![step as i32]),
-                names::TOKENS => Numbers::I32(tokens(vocab, count, step)),
+                names::TOKENS => Numbers::I32(tokens(model.kinds(names::TOKENS), count, step)),
                 _ if io.dtype == DType::I32 => {
                     Numbers::I32(tokens(model.kinds(&io.name), count, seed + 4))
                 }

@@ -84,7 +84,7 @@ pub enum Unit {
     #[default]
     Tokens,
     Images,
-    /// Of vectors.
+    /// Of vectors, or texts of a class each.
     Sequences,
 }
 
@@ -184,7 +184,7 @@ pub struct Batch {
     pub predicted: u64,
     /// What dropout chooses its masks by, below 2²⁴.
     pub key: i32,
-    /// Of pairs: how many places of both texts are filled up.
+    /// Of texts of several lengths: how many places are filled up.
     pub padding: Option<u64>,
 }
 
@@ -278,6 +278,23 @@ impl Batch {
             rows,
             columns,
             source: beside,
+            key: 0,
+            padding: None,
+        }
+    }
+
+    /// Texts in rows of so many columns, and the class of each.
+    pub fn of_labelled(columns: u64, tokens: Vec<i32>, classes: Vec<i32>) -> Batch {
+        let rows = classes.len() as u64;
+        Batch {
+            inputs: vec![
+                (names::TOKENS.into(), Numbers::I32(tokens)),
+                (names::TARGETS.into(), Numbers::I32(classes)),
+            ],
+            rows,
+            columns,
+            source: 0,
+            predicted: rows,
             key: 0,
             padding: None,
         }

@@ -7,13 +7,15 @@
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
 use crate::data::flow::{self, Draws};
-use crate::data::identity::Identity;
+use crate::data::identity::{DataFile, Identity};
 use crate::data::parts::{self, Parts};
+use crate::data::picture::Size;
 use crate::data::pixels::Pixels;
 use odec_program::manifest::Images;
 use odec_program::names;
 use odec_program::rng::Stream;
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// Images in two parts.
 pub struct ImageSet {
@@ -68,13 +70,7 @@ impl ImageSet {
         }
         let rows = plain.chunks_exact_mut(numbers);
         rows.zip(0..).for_each(|(image, row)| change(row, image));
-        let mut patches = Vec::with_capacity(plain.len());
-        let rows = plain.chunks_exact(numbers);
-        let zeros = vec![0.0; self.shape.row() * self.shape.leading as usize];
-        rows.for_each(|image| {
-            self.shape.cut(image, &mut patches);
-            patches.extend(&zeros);
-        });
+        let patches = patches(&self.shape, &plain);
         let classes = images.iter().map(|n| self.classes[*n as usize]);
         let classes: Vec<i32> = classes.collect();
         let Some(flow) = self.shape.flow else {
@@ -167,6 +163,43 @@ impl Dataset for ImageSet {
             self.batch(&images, context, |_, _| {}, flow::of_held_out(&images))
         })))
     }
+}
+
+/// The patches of images, with the empty rows that a model needs behind them.
+fn patches(shape: &Images, images: &[f32]) -> Vec<f32> {
+    let mut patches = Vec::with_capacity(images.len());
+    let zeros = vec![0.0; shape.row() * shape.leading as usize];
+    for image in images.chunks_exact(shape.numbers()) {
+        shape.cut(image, &mut patches);
+        patches.extend(&zeros);
+    }
+    patches
+}
+
+/// The patches of images in PNG files.
+///
+/// # Errors
+/// When a file cannot be read, or is no image of that size.
+pub(crate) fn read(shape: &Images, files: &[PathBuf]) -> Result<Vec<f32>, DataError> {
+    let size = Size {
+        height: shape.height,
+        width: shape.width,
+        channels: shape.channels,
+    };
+    let seen = |path: &PathBuf| {
+        let file = DataFile::open(path).map_err(DataError::of_images)?;
+        Ok(file.seen())
+    };
+    let files = files.iter().map(seen).collect::<Result<_, DataError>>()?;
+    let files = Pixels::Files { files, size };
+    let mut images = vec![0.0; files.len() * size.numbers()];
+    files.read(
+        images
+            .chunks_exact_mut(size.numbers())
+            .enumerate()
+            .collect(),
+    )?;
+    Ok(patches(shape, &images))
 }
 
 /// How images of a manifest are laid out.

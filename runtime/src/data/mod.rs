@@ -12,13 +12,13 @@ pub(crate) mod flow;
 pub mod identity;
 pub(crate) mod images;
 pub mod mask;
-mod pairs;
 mod parts;
 pub(crate) mod picture;
 mod pixels;
 pub mod points;
 mod sentences;
 pub mod sources;
+mod texts;
 pub mod token_cache;
 pub mod tokenise;
 pub mod tokenizer;
@@ -82,7 +82,7 @@ pub enum DataError {
         reason: String,
     },
     #[error(
-        "the {part} part of {path} has {has} sentences that end with token {end} and have a row of {context} tokens behind them; two are needed"
+        "the {part} part of {path} has too few sentences: {has} that end with token {end} are followed by {context} tokens or more, and two are needed"
     )]
     Sentences {
         path: String,
@@ -91,8 +91,16 @@ pub enum DataError {
         context: u64,
         end: u64,
     },
-    #[error("the {part} part of {path} has no pairs")]
-    NoPairs { path: String, part: &'static str },
+    #[error(
+        "there are no texts with labels at {path}; name your own with --data (`make languages` in odec's source tree fetches data/languages.jsonl)"
+    )]
+    NoLabelledAt { path: String },
+    #[error("the {part} part of {path} has no {what}")]
+    NoTexts {
+        path: String,
+        part: &'static str,
+        what: &'static str,
+    },
     #[error(
         "with begin, end and padding the tokenizer has a vocabulary of {needs}; this model has a vocabulary of {vocab}"
     )]
@@ -180,7 +188,7 @@ pub struct Source<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Folder for token files made from texts.
     pub cache: &'a Path,
-    /// The most positions of a row; pairs that are longer are refused or left out.
+    /// The most positions of a row; texts that are longer are refused, left out or cut off.
     pub context: u64,
     /// Those of a source, of pairs.
     pub source_context: u64,

@@ -1,7 +1,7 @@
-//! A text as passages of two segments: a sentence, and what stands behind it or, in half of them, behind another one.
+//! A text for next sentence prediction: rows of two segments, of which the second follows the first or, in half of the rows, another sentence.
 //!
-//! Takes the tokens of a source's files, which follow one another without a gap: the first part to train on, the end held out. Where sentences end
-//! is found once, 16 bytes each; tokens are read when they are asked for. Leaves how files become tokens to [`mod@crate::data::sources`], what is
+//! Takes the tokens of a source's files, which follow one another without a gap: the first part to train on, the end held out. Sentences are found once,
+//! 16 bytes each; tokens are read when they are asked for. Leaves how files become tokens to [`mod@crate::data::sources`], what is
 //! hidden to [`mod@crate::data::mask`].
 
 use crate::data::DataError;
@@ -16,12 +16,12 @@ use std::ops::Range;
 
 /// Tokens that are looked through at a time.
 const LOOKED_THROUGH: usize = 1 << 16;
-/// The streams that say in what order sentences come, and what stands behind each.
+/// The streams of the order of sentences, and of the segment that each is followed by.
 const ORDER: &str = "sentences";
-const BEHIND: &str = "segments behind sentences";
-const BEHIND_HELD_OUT: &str = "segments behind held-out sentences";
+const SEGMENT: &str = "next sentence";
+const SEGMENT_HELD_OUT: &str = "held-out next sentence";
 
-/// Passages of a text in two parts.
+/// Sentences of a text in two parts.
 pub struct SentenceSet {
     name: String,
     files: Vec<Identity>,
@@ -65,15 +65,15 @@ impl Part {
         })
     }
 
-    /// Those with a row of so many tokens behind them.
+    /// Those that so many tokens of the part follow.
     fn with_room(&self, context: u64) -> &[Range<usize>] {
         let fits = |s: &Range<usize>| s.end + context as usize <= self.end;
         &self.sentences[..self.sentences.partition_point(fits)]
     }
 }
 
-/// What stands behind a sentence: number `n` of so many draws of a stream, among so many sentences.
-fn behind(stream: &Stream, n: u64, (sentence, all): (usize, usize)) -> (usize, i32) {
+/// The sentence, of so many, whose next segment follows a sentence in its row, and the class: draw `n` of a stream.
+fn followed(stream: &Stream, n: u64, (sentence, all): (usize, usize)) -> (usize, i32) {
     let others = all as u64 - 1;
     match stream.below(n, 2 * others).checked_sub(others) {
         None => (sentence, 0),
@@ -110,7 +110,7 @@ impl SentenceSet {
         })
     }
 
-    /// The sentences of a part that rows of so many tokens begin with, two at least.
+    /// The sentences of a part that rows of so many tokens begin with: two at least, since half of them need another one.
     fn some<'a>(&self, part: &'a Part, context: u64) -> Result<&'a [Range<usize>], DataError> {
         match part.with_room(context) {
             some @ [_, _, ..] => Ok(some),
@@ -124,7 +124,7 @@ impl SentenceSet {
         }
     }
 
-    /// Rows that begin with these sentences; behind each is what stands behind another or the same, with its class.
+    /// Rows of two segments: a sentence, and what follows another or the same one in the text, with the class.
     fn batch(
         &self,
         rows: impl Iterator<Item = (Range<usize>, (Range<usize>, i32))>,
@@ -135,7 +135,7 @@ impl SentenceSet {
         for (first, (before, class)) in rows {
             let kept = first.len().min(columns / 2);
             let own = first.end - kept..first.end;
-            // The token behind the row is what its last one is followed by.
+            // One token more: the target of the last one.
             let second = before.end..before.end + columns + 1 - kept;
             let mut row = self.tokens.window(own)?;
             row.extend(self.tokens.window(second)?);
@@ -199,19 +199,19 @@ impl Dataset for SentenceSet {
         context: u64,
     ) -> Result<Batch, DataError> {
         let all = self.some(&self.train, context)?;
-        let [order, behind_each] = [ORDER, BEHIND].map(|name| Stream::new(draw.seed, name));
+        let [order, segments] = [ORDER, SEGMENT].map(|name| Stream::new(draw.seed, name));
         let key = draw.key(rows.start);
         let rows = rows.map(|r| {
             let n = drawn(&order, number(draw, r), all.len() as u64) as usize;
             let at = draw.step.wrapping_shl(16).wrapping_add(r);
-            let (other, class) = behind(&behind_each, at, (n, all.len()));
+            let (other, class) = followed(&segments, at, (n, all.len()));
             (all[n].clone(), (all[other].clone(), class))
         });
         let batch = self.batch(rows, context)?;
         Ok(Batch { key, ..batch })
     }
 
-    /// Rows that begin with each sentence in turn; what stands behind it is drawn by its number.
+    /// Rows that begin with each sentence in turn; the number of the sentence draws the second segment.
     fn held_out_batches(
         &self,
         rows: u64,
@@ -223,8 +223,8 @@ impl Dataset for SentenceSet {
         let rows = rows.max(1) as usize;
         let row = move |w: usize| {
             let n = (w as u128 * all.len() as u128 / taken as u128) as usize;
-            let stream = Stream::new(0, BEHIND_HELD_OUT);
-            let (other, class) = behind(&stream, n as u64, (n, all.len()));
+            let stream = Stream::new(0, SEGMENT_HELD_OUT);
+            let (other, class) = followed(&stream, n as u64, (n, all.len()));
             (all[n].clone(), (all[other].clone(), class))
         };
         let batches = (0..taken).step_by(rows);

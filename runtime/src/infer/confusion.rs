@@ -1,15 +1,15 @@
-//! Which classes a model predicts for images of which: the table (the confusion matrix), and its picture.
+//! Which classes a model predicts for rows of which: the table (the confusion matrix), and its picture.
 
 use crate::system::shown::markup;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How often each class was predicted for images of each. Only pairs that occur take memory.
+/// How often each class was predicted for rows of each: images, sequences or texts. Only pairs that occur take memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confusion {
     classes: usize,
-    /// By the class of an image and the one that was predicted; none, where no class was.
+    /// By the class of a row and the one that was predicted; none, where no class was.
     counts: BTreeMap<(usize, Option<usize>), u64>,
 }
 
@@ -33,18 +33,18 @@ impl Confusion {
         }
     }
 
-    /// Another image of a class.
+    /// Another row of a class.
     pub fn add(&mut self, class: usize, predicted: Option<usize>) {
         *self.counts.entry((class, predicted)).or_default() += 1;
     }
 
-    /// Each class and the one that was predicted for images of it, with how often.
+    /// Each class and the one that was predicted for rows of it, with how often.
     pub fn counts(&self) -> impl Iterator<Item = (usize, Option<usize>, u64)> {
         let pairs = self.counts.iter();
         pairs.map(|((class, predicted), n)| (*class, *predicted, *n))
     }
 
-    /// The share of images whose class was predicted.
+    /// The share of rows whose class was predicted.
     pub fn accuracy(&self) -> f64 {
         let correct = self.counts().filter(|(class, of, _)| *of == Some(*class));
         let correct: u64 = correct.map(|(_, _, n)| n).sum();
@@ -60,7 +60,7 @@ const STYLE: &str = "\
     @media(prefers-color-scheme:dark){.page{fill:#16181c}.ink{fill:#e9eaec}.soft{fill:#9aa2ad}\
     .right{fill:#5aa2f2}.wrong{fill:#ff8a55}}";
 
-/// Side of a cell, and what is left free at the left and above.
+/// Side of a cell, and what is left free at the left and above, where names of classes are short.
 const CELL: usize = 40;
 const LEFT: usize = 84;
 const TOP: usize = 92;
@@ -70,16 +70,24 @@ fn width_of(text: &str, size: usize) -> usize {
     text.chars().count() * size * 3 / 5
 }
 
-/// The table as a self-contained SVG picture: a row for each class, shaded by the share of its images.
-pub fn svg(title: &str, table: &Confusion) -> String {
+/// The table as a self-contained SVG picture: a row for each class, shaded by the share of its rows. A class without a name has its number.
+pub fn svg(title: &str, table: &Confusion, names: &[String]) -> String {
     let none = table.counts().any(|(_, predicted, _)| predicted.is_none());
     let columns = table.classes + usize::from(none);
+    let name = |class: usize| match names.get(class) {
+        _ if class == table.classes => "none".into(),
+        Some(name) => markup(name),
+        None => class.to_string(),
+    };
+    let longest = names.iter().map(|name| width_of(name, 13)).max();
+    let longest = longest.unwrap_or(0);
+    let (cell, left) = (CELL.max(longest + 6), LEFT.max(longest + 32));
     let said = format!(
         "{:.2} % correct; rows are classes, columns what was predicted",
         100.0 * table.accuracy()
     );
     let texts = 20 + width_of(title, 16).max(width_of(&said, 13)) + 20;
-    let width = texts.max(LEFT + columns * CELL + 24);
+    let width = texts.max(left + columns * cell + 24);
     let height = TOP + table.classes * CELL + 24;
     let title = markup(title);
     let mut s = format!(
@@ -97,27 +105,17 @@ pub fn svg(title: &str, table: &Confusion) -> String {
         );
     };
     for column in 0..columns {
-        let name = match column == table.classes {
-            true => "none".into(),
-            false => column.to_string(),
-        };
         text(
             "soft",
-            LEFT + column * CELL + CELL / 2,
+            left + column * cell + cell / 2,
             TOP - 10,
             "middle",
-            &name,
+            &name(column),
         );
     }
     for class in 0..table.classes {
         let y = TOP + class * CELL;
-        text(
-            "soft",
-            LEFT - 12,
-            y + CELL / 2 + 5,
-            "end",
-            &class.to_string(),
-        );
+        text("soft", left - 12, y + CELL / 2 + 5, "end", &name(class));
     }
     let mut of_class = vec![0; table.classes];
     table
@@ -125,16 +123,16 @@ pub fn svg(title: &str, table: &Confusion) -> String {
         .for_each(|(class, _, n)| of_class[class] += n);
     for (class, predicted, n) in table.counts() {
         let column = predicted.unwrap_or(table.classes);
-        let (x, y) = (LEFT + column * CELL, TOP + class * CELL);
+        let (x, y) = (left + column * cell, TOP + class * CELL);
         let fill = if column == class { "right" } else { "wrong" };
         // A single mistake among thousands is seen, too.
         let shade = 0.12 + 0.88 * n as f64 / of_class[class] as f64;
-        let side = CELL - 2;
+        let (side, high) = (cell - 2, CELL - 2);
         let _ = writeln!(
             s,
-            "<rect class=\"{fill}\" fill-opacity=\"{shade:.3}\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" rx=\"3\"/>"
+            "<rect class=\"{fill}\" fill-opacity=\"{shade:.3}\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{high}\" rx=\"3\"/>"
         );
-        let (x, y) = (x + side / 2, y + side / 2 + 5);
+        let (x, y) = (x + side / 2, y + high / 2 + 5);
         let _ = writeln!(
             s,
             "<text class=\"ink\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{n}</text>"
@@ -172,21 +170,30 @@ mod tests {
         assert_eq!(table.accuracy(), 0.5);
         let counts: Vec<_> = table.counts().collect();
         assert_eq!(counts, [(0, Some(0), 2), (1, Some(2), 1), (2, None, 1)]);
-        insta::assert_snapshot!(svg("digits", &table));
+        insta::assert_snapshot!(svg("digits", &table, &[]));
     }
 
     #[test]
     fn a_picture_is_as_wide_as_its_words_and_escapes_them() {
-        let picture = svg("<a> & \"b\"", &Confusion::new(2));
+        let picture = svg("<a> & \"b\"", &Confusion::new(2), &[]);
         assert!(picture.contains(">&lt;a&gt; &amp; &quot;b&quot;</text>"));
         assert!(!picture.contains("<a>"), "{picture}");
         let width = |title: &str| -> usize {
-            let picture = svg(title, &Confusion::new(2));
+            let picture = svg(title, &Confusion::new(2), &[]);
             let (_, rest) = picture.split_once("width=\"").unwrap();
             rest.split_once('"').unwrap().0.parse().unwrap()
         };
         assert!(width("short") > 400, "the line below the title");
         assert!(width(&"long".repeat(30)) > 120 * 8, "the title");
+        let names = ["<no>", "an occasional thunderstorm"].map(String::from);
+        let picture = svg("weather", &Confusion::new(2), &names);
+        assert!(picture.contains(">&lt;no&gt;</text>"));
+        let (_, rest) = picture.split_once("width=\"").unwrap();
+        let width: usize = rest.split_once('"').unwrap().0.parse().unwrap();
+        assert!(
+            width > 3 * width_of(&names[1], 13),
+            "columns and their names"
+        );
     }
 
     #[test]

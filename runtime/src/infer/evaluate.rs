@@ -1,10 +1,10 @@
-//! Loss on held-out data, and of images the share whose class is predicted.
+//! Loss on held-out data, and the share of rows whose class is predicted.
 
 use crate::data::dataset::{Batch, Count, Dataset};
 use crate::data::{DataError, mask};
 use crate::executor::{Executor, RunError};
 use crate::infer::confusion::{Confusion, largest};
-use odec_program::manifest::{Loss, Manifest, Train};
+use odec_program::manifest::{Form, Loss, Manifest, Train};
 use odec_program::{Bindings, EntryId, ResultId, names};
 use std::collections::BTreeMap;
 
@@ -80,6 +80,8 @@ impl Measure {
 pub struct Classes {
     output: String,
     pub count: u64,
+    /// What they are called, where they have names.
+    pub names: Vec<String>,
 }
 
 impl Classes {
@@ -87,14 +89,22 @@ impl Classes {
     pub fn of(m: &Manifest) -> Option<Classes> {
         let train = m.train.as_ref()?;
         if train.loss == Loss::Class {
-            let (output, count) = (String::new(), m.model.vocab);
-            return Some(Classes { output, count });
+            let names = match &train.data.form {
+                Form::Labelled(l) => l.names.clone(),
+                _ => Vec::new(),
+            };
+            return Some(Classes {
+                output: String::new(),
+                count: m.model.vocab,
+                names,
+            });
         }
         let mut also = train.also.iter();
         let (label, _) = also.find(|(_, loss)| **loss == Loss::Class)?;
         Some(Classes {
             output: label.clone(),
             count: *m.model.also.get(label)?,
+            names: Vec::new(),
         })
     }
 }

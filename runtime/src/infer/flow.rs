@@ -74,7 +74,11 @@ impl Drawn {
         match form {
             Form::Images(images) => Some(Drawn::Images(images.clone())),
             Form::Vectors(vectors) => Some(Drawn::Vectors(vectors.clone())),
-            Form::Text { .. } | Form::Sentences(_) | Form::Tokens | Form::Pairs(_) => None,
+            Form::Text { .. }
+            | Form::Sentences(_)
+            | Form::Tokens
+            | Form::Pairs(_)
+            | Form::Labelled(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is done with a model that is not trained: judged, asked for text, run on given numbers.
 
 pub mod bleu;
+pub mod classify;
 pub mod confusion;
 pub mod evaluate;
 pub mod exec;

@@ -112,14 +112,14 @@ pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainEr
     })
 }
 
-/// Whether images, vectors or passages are of the form that the model was compiled for. A checkpoint says the form again, and may be damaged.
+/// Whether images, vectors or sentences are of the form that the model was compiled for. A checkpoint says the form again, and may be damaged.
 fn same_form(a: &Artifact, data: &Data, run: &Path) -> Result<(), TrainError> {
     let train = a.manifest().train.as_ref();
     let compiled = train.map_or(&data.form, |t| &t.data.form);
     let has_sizes = |form: &Form| {
         matches!(
             form,
-            Form::Images(_) | Form::Vectors(_) | Form::Sentences(_)
+            Form::Images(_) | Form::Vectors(_) | Form::Sentences(_) | Form::Labelled(_)
         )
     };
     if data.form == *compiled || !has_sizes(&data.form) && !has_sizes(compiled) {

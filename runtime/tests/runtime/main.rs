@@ -11,6 +11,7 @@ mod device;
 mod exec;
 mod images;
 mod integers;
+mod labelled;
 mod pairs;
 mod sentences;
 mod train;

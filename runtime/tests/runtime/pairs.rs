@@ -316,12 +316,12 @@ fn what_is_wrong_with_a_pair_is_named_by_file_and_line() {
         (
             vec!["a.en", "a.de"],
             vec![b"1\n".to_vec(), wide.into_bytes()],
-            "a.en, line 1: its target has 1048577 bytes; a text of a pair has at most 1048576",
+            "a.en, line 1: its target has 1048577 bytes, and a text at most 1048576",
         ),
         (
             vec!["a.en"],
             vec![b"1\n".to_vec()],
-            "a.en: no file of targets is named behind it; files named ….jsonl or ….tsv have both texts",
+            "a.en: no file of targets is named behind it; files named ….jsonl or ….tsv have both",
         ),
         (
             vec!["a.tsv"],
@@ -382,7 +382,7 @@ fn longer_pairs_are_left_out_where_that_is_asked_for() {
     };
     assert!(matches!(
         set.training_batch(draw, 0..1, 2),
-        Err(DataError::NoPairs {
+        Err(DataError::NoTexts {
             part: "training",
             ..
         })

@@ -1,4 +1,4 @@
-//! Texts as sentences with what stands behind them: which rows there are, and what is refused.
+//! Texts for next sentence prediction: which rows there are, and what is refused.
 
 use odec_program::manifest::{Data, Form, Sentences, Tokenizer as Named};
 use odec_program::names::{TARGETS, TOKENS};
@@ -69,8 +69,8 @@ fn text() -> String {
     (0..LINES).map(|n| line(n) + empty(n)).collect()
 }
 
-/// The lines of a text and what stands behind each, by the end of the line that rows of [`CONTEXT`] bytes have.
-fn behind(text: &str) -> BTreeMap<String, String> {
+/// The lines of a text, each with what a row of [`CONTEXT`] bytes keeps of it and all that follows.
+fn followed(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut first = 0;
     for (end, _) in text.match_indices('\n') {
@@ -107,7 +107,7 @@ fn half_of_the_rows_go_on_as_the_text_does() {
     let set = opened(&[place.write("a.txt", &text)], 0).unwrap();
     assert_eq!((set.len(), set.unit()), (text.len() as u64, Unit::Tokens));
     assert_eq!(set.held_out_rows(CONTEXT), 0);
-    let all = behind(&text);
+    let all = followed(&text);
     let mut follow = 0;
     let steps = 100;
     for step in 0..steps {
@@ -118,7 +118,7 @@ fn half_of_the_rows_go_on_as_the_text_does() {
             assert_eq!(read[1..], next[..next.len() - 1]);
             let goes_on =
                 |whole: &String| whole.starts_with(&format!("{read}{}", &next[next.len() - 1..]));
-            // A row is some line and what stands behind it, or what stands behind another line.
+            // The second segment follows some line.
             let own = all.values().any(goes_on);
             let (_, second) = read.split_once('\n').unwrap();
             let elsewhere = all.values().any(|whole| {
@@ -142,7 +142,7 @@ fn an_epoch_has_each_sentence_once() {
     let short = |n: usize| format!("{n:03}\n");
     let text: String = (0..40).map(short).collect();
     let set = opened(&[place.write("a.txt", &text)], 0).unwrap();
-    // Behind the last three are fewer than ten bytes.
+    // Fewer than ten bytes follow the last three.
     let sentences = 37;
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for step in 0..sentences {
@@ -168,7 +168,7 @@ fn what_is_held_out_is_the_end_and_always_the_same() {
     let files = [place.write("a.txt", &text)];
     let set = opened(&files, 25).unwrap();
     let cut = text.len() - text.len() * 25 / 100;
-    let end = behind(&text[cut..]);
+    let end = followed(&text[cut..]);
     let all = set.held_out_rows(CONTEXT);
     let read = |most| -> Vec<(String, String, i32)> {
         let batches = set.held_out_batches(7, CONTEXT, most).unwrap();

@@ -541,6 +541,7 @@ pub fn manifest() -> Manifest {
         imports: vec![],
         model: Model {
             vocab: VOCAB,
+            tokens: None,
             context: CONTEXT,
             source: 0,
             width: WIDTH,

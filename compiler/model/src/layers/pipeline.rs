@@ -102,7 +102,7 @@ pub struct LayerReader<'a> {
     pub(super) choices: &'a [String],
     /// Words among the arguments of layers that mean nothing: flags that are off.
     pub(super) off: &'a [String],
-    /// Names behind a label that mean nothing: numbers that are left out.
+    /// Optional numbers that have no value: behind a label, such a name leaves the argument out.
     pub(super) absent: &'a [String],
     /// What words mean that stand behind a label.
     pub(super) words: &'a [(String, Expr)],
@@ -429,7 +429,7 @@ impl LayerReader<'_> {
         };
         let name = name_of(asked).map_or(String::new(), |n| n.name);
         if !self.choices.contains(&name) {
-            let message = "`when` asks for a flag of the layer around it, or for a number that may be left out";
+            let message = "`when` asks for a flag or an optional number of the layer around it";
             let d = Diagnostic::error(codes::INVALID_VALUE, asked.span, message);
             let known: Vec<String> = self.choices.iter().map(|c| format!("`{c}`")).collect();
             return self.fail(match known.is_empty() {

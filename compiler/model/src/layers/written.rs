@@ -64,7 +64,7 @@ struct Given {
     numbers: Vec<(String, Exact)>,
     /// Flags that are off.
     off: Vec<String>,
-    /// Numbers that may be left out, and are.
+    /// Optional numbers that have no value.
     absent: Vec<String>,
     words: Vec<(String, Expr)>,
 }
@@ -156,7 +156,7 @@ pub(super) fn read<'e>(
     Some(read)
 }
 
-/// The arguments of a layer that `when` may ask for: flags, and numbers that may be left out.
+/// The arguments of a layer that `when` may ask for: flags and optional numbers.
 fn choices(layer: &Layer) -> Vec<String> {
     let may = |p: &&crate::scheme::layer::Param| p.optional || p.kind == Kind::Flag;
     let names = layer.params.iter().filter(may).map(|p| &p.name.name);

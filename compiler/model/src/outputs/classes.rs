@@ -1,11 +1,11 @@
-//! `classes`: a number for each class of a whole image or sequence of vectors, of which the softmax is how likely it is.
+//! `classes`: a number for each class of a whole image, text or sequence of vectors, of which the softmax is how likely it is.
 
 use super::rows::Rows;
 use super::{Embedded, Output, OutputScope};
 use crate::arguments::{Argument, Form, Silent};
 use crate::layers::{LayerParam, MAX_WIDTH, Sizes, Start};
 use crate::losses::Predicted;
-use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TensorType, TypeResult, Value, nn, ops};
@@ -34,11 +34,12 @@ impl Part for Classes {
     const DECLARATION: Declaration = Declaration {
         name: "classes",
         about: About {
-            summary: "A number for each class of an image, a sequence of vectors or a passage of text, linear in the mean of its last states, or in that of the class token.",
+            summary: "A number for each class of an image, a text or a sequence of vectors, linear in the mean of its last states, or in that of the class token.",
             formula: "y = mean(x)·Wᵀ + b over all positions, or c·Wᵀ + b, W [number, width]",
             source: "Dosovitskiy et al. 2021, ICLR, eq. 4 (class token); Zhai et al. 2022, CVPR (the mean in its place)",
             notes: &[
-                "What is compared with them is the class of each image or sequence (`cross_entropy`, `smooth`). Of a text, an output with a label says whether its second segment follows its first (`data sentences(…)`).",
+                "What is compared with them is the class of each image, sequence or text (`cross_entropy`, `smooth`).",
+                "Texts with a class each are `data labelled(…)`: their rows begin with a token of their own, which `of: class_token` means, and what fills them up is left out of the mean. With a label, beside `logits`, it is the class of `data sentences(…)`: whether the second segment follows the first.",
             ],
         },
         arguments: &[CLASSES, Rows::OF_ONE],
@@ -59,14 +60,8 @@ impl Part for Classes {
 }
 
 impl Output for Classes {
-    fn fit(&self, span: Span, sizes: Sizes, of: Embedded, sink: &mut Vec<Diagnostic>) {
+    fn fit(&self, span: Span, _: Sizes, of: Embedded, sink: &mut Vec<Diagnostic>) {
         self.of.fit(span, of, sink);
-        if sizes.vocab.is_some() && !of.labelled {
-            let d = incompatible(span, "`classes` alone are said of images and of sequences of vectors");
-            let d = d.label("this model reads tokens, and says tokens in its output without a label");
-            let help = "write `output logits`, with `output follows: classes(2)` beside it for `data sentences(…)`; or `input patches(…)`";
-            sink.push(d.help(help));
-        }
     }
 
     fn params(&self, of: Sizes) -> Vec<LayerParam> {
@@ -88,7 +83,7 @@ impl Output for Classes {
     }
 
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
-        let x = self.of.build(b, state)?;
+        let x = self.of.build(b, state, w)?;
         let weight = w.param(b, WEIGHT)?;
         let bias = Some(w.param(b, BIAS)?);
         b.part(PART, |b| nn::affine(b, x, nn::Affine { weight, bias }))

@@ -93,7 +93,7 @@ impl Output for Linear {
     }
 
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
-        let x = self.of.build(b, state)?;
+        let x = self.of.build(b, state, w)?;
         let weight = w.param(b, WEIGHT)?;
         let bias = match self.bias {
             true => Some(w.param(b, BIAS_PATH)?),

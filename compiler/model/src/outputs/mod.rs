@@ -80,8 +80,6 @@ pub struct Embedded {
     pub class_token: bool,
     /// Whether the last state has tokens of its own, and not those of the input.
     pub own_tokens: bool,
-    /// Whether the output has a label, and stands beside the one that has none.
-    pub labelled: bool,
 }
 
 /// Where an output finds parameters while the graph is built.
@@ -92,6 +90,8 @@ pub trait OutputScope {
     fn embedded(&mut self, b: &mut Builder, state: Value) -> TypeResult;
     /// Rows of the state before those of the input.
     fn leading(&self) -> u64;
+    /// Of each row of the state 1, or 0 where it only fills up its sequence, `[B, S, 1]`; `None` where nothing is filled up.
+    fn held(&mut self, b: &mut Builder) -> TypeResult<Option<Value>>;
 }
 
 parts! { Output: logits::Logits, classes::Classes, linear::Linear, state::State }

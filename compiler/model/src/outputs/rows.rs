@@ -1,6 +1,6 @@
 //! Which rows of the last state an output reads: all of them, their mean, or that of the class token.
 
-use super::Embedded;
+use super::{Embedded, OutputScope};
 use crate::arguments::Argument;
 use crate::part::{PartReading, incompatible};
 use odec_grammar::Span;
@@ -61,10 +61,13 @@ impl Rows {
     }
 
     /// `[B, S, C]` → `[B, S, C]` or `[B, 1, C]`.
-    pub fn build(self, b: &mut Builder, state: Value) -> TypeResult {
+    pub fn build(self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
         match self {
             Rows::ClassToken => b.part("class_token", |b| nn::first_token(b, state)),
-            Rows::Mean => b.part(MEAN, |b| nn::mean_tokens(b, state)),
+            Rows::Mean => b.part(MEAN, |b| match w.held(b)? {
+                Some(held) => nn::mean_of_held(b, state, held),
+                None => nn::mean_tokens(b, state),
+            }),
             Rows::Positions => Ok(state),
         }
     }

@@ -58,7 +58,7 @@ impl Output for State {
     }
 
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
-        let x = self.of.build(b, state)?;
+        let x = self.of.build(b, state, w)?;
         self.of.at_positions(b, x, w.leading())
     }
 

@@ -14,7 +14,7 @@ use crate::scheme::scalar::name_of;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{Data, Loss, Tokenizer};
+use odec_program::manifest::{self, Data, Form, Loss, Tokenizer};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -62,6 +62,19 @@ impl Ends<'_> {
         }
     }
 
+    /// Says so where a model of tokens says the class of each text. `which` begins the sentence.
+    fn predicts_tokens(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<()> {
+        if self.output.asks() != Loss::Class {
+            return Some(());
+        }
+        let d = incompatible(span, &format!("{which} has no classes"));
+        let d = d.label("this model says the class of each text");
+        sink.push(d.help(
+            "write `data labelled(\"train.jsonl\", tokenizer: bytes)`, or `output … |> logits`",
+        ));
+        None
+    }
+
     /// The kinds of tokens that a model of one sequence knows; says so where it reads none, or two sequences. `which` begins the sentence.
     fn vocab(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
         if self.source.is_some() {
@@ -92,7 +105,7 @@ pub struct Tokenized {
     pub more: u64,
 }
 
-parts! { DataSource: text::Text, sentences::Sentences, tokens::Tokens, images::Images, vectors::Vectors, pairs::Pairs }
+parts! { DataSource: text::Text, sentences::Sentences, tokens::Tokens, images::Images, vectors::Vectors, pairs::Pairs, labelled::Labelled }
 
 /// All sources.
 pub static SOURCES: Place<Rc<dyn DataSource>> = Place {
@@ -109,20 +122,130 @@ const TOKENIZER: Argument = Argument::word_or_path(
 );
 const BYTES_WORD: &str = "bytes";
 
-/// The tokenizer that is given, and where.
-fn tokenizer(given: &Expr, r: &mut PartReading) -> Option<(Tokenizer, Span)> {
-    let tokenizer = match &given.kind {
-        ExprKind::Str(path) => Tokenizer::File(path.clone()),
-        _ if name_of(given).is_some_and(|n| n.name == BYTES_WORD) => Tokenizer::Bytes,
-        _ => {
-            let message = "this is not a tokenizer";
-            let d = Diagnostic::error(codes::UNKNOWN_OPTION, given.span, message);
-            let label = "`bytes`, or the path of a tokenizer.json in quotes, is expected";
-            return r.fail(d.label(label));
-        }
-    };
-    Some((tokenizer, given.span))
+/// What makes tokens of texts, and where it is named.
+#[derive(Clone, Debug, PartialEq)]
+struct Named {
+    tokenizer: Tokenizer,
+    span: Span,
 }
+
+impl Named {
+    /// The tokenizer that is given.
+    fn read(given: &Expr, r: &mut PartReading) -> Option<Named> {
+        let tokenizer = match &given.kind {
+            ExprKind::Str(path) => Tokenizer::File(path.clone()),
+            _ if name_of(given).is_some_and(|n| n.name == BYTES_WORD) => Tokenizer::Bytes,
+            _ => {
+                let message = "this is not a tokenizer";
+                let d = Diagnostic::error(codes::UNKNOWN_OPTION, given.span, message);
+                let label = "`bytes`, or the path of a tokenizer.json in quotes, is expected";
+                return r.fail(d.label(label));
+            }
+        };
+        Some(Named {
+            tokenizer,
+            span: given.span,
+        })
+    }
+
+    /// How many kinds of tokens it gives with so many others, where that is known before a file is read.
+    fn kinds(&self, more: u64) -> Option<u64> {
+        match self.tokenizer {
+            Tokenizer::Bytes => Some(BYTES + more),
+            Tokenizer::File(_) => None,
+        }
+    }
+
+    /// The tokens before a text, after it and in the place of none, which are the last three of so many; says so where these leave too few for texts.
+    fn special(&self, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<[u64; 3]> {
+        const SPECIAL: u64 = manifest::Pairs::SPECIAL;
+        let needs = self.kinds(SPECIAL).unwrap_or(SPECIAL + 1);
+        if vocab < needs {
+            let which = match self.tokenizer {
+                Tokenizer::Bytes => "with three special ones bytes are",
+                Tokenizer::File(_) => "with three special ones a tokenizer has at least",
+            };
+            sink.push(too_many(self.span, which, needs, vocab));
+            return None;
+        }
+        Some([3, 2, 1].map(|n| vocab - n))
+    }
+
+    /// The file, if it is one; the source needs so many other kinds of tokens.
+    fn tokenized(&self, more: u64) -> Option<Tokenized> {
+        match &self.tokenizer {
+            Tokenizer::Bytes => None,
+            Tokenizer::File(path) => Some(Tokenized {
+                path: path.clone(),
+                span: self.span,
+                more,
+            }),
+        }
+    }
+}
+
+/// Texts, and what makes tokens of them: what `text` and `sentences` are given.
+#[derive(Clone, Debug, PartialEq)]
+struct Texts {
+    files: Vec<String>,
+    tokenizer: Named,
+    /// All of it.
+    span: Span,
+    key: String,
+    separator: String,
+    held_out_percent: u32,
+}
+
+impl Texts {
+    const ARGUMENTS: &[Argument] = &[FILES, TOKENIZER, KEY, SEPARATOR, HELD_OUT];
+
+    fn read(r: &mut PartReading) -> Option<Texts> {
+        let files = r.paths(&FILES);
+        let given = r.needed(&TOKENIZER);
+        let (key, separator) = (r.text(&KEY), r.text(&SEPARATOR));
+        let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
+        let tokenizer = Named::read(given?, r)?;
+        Some(Texts {
+            files: files?,
+            tokenizer,
+            span: r.span(),
+            key: key?,
+            separator: separator?,
+            held_out_percent: held_out_percent?,
+        })
+    }
+
+    /// Says so where the model does not read such tokens. `which` begins the sentence.
+    fn fit(&self, which: &str, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<()> {
+        let vocab = of.vocab(which, self.span, sink)?;
+        of.predicts_tokens(which, self.span, sink)?;
+        if let Some(needs) = self.tokenizer.kinds(0).filter(|kinds| vocab < *kinds) {
+            sink.push(too_many(self.tokenizer.span, "bytes are", needs, vocab));
+        }
+        Some(())
+    }
+
+    /// What runs are told of them, in this form.
+    fn data(&self, form: Form) -> Data {
+        Data {
+            files: self.files.clone(),
+            form,
+            held_out_percent: self.held_out_percent,
+        }
+    }
+}
+
+const FILES: Argument = Argument::paths("files", "texts, one after the other");
+const KEY: Argument = Argument::text(
+    "key",
+    "text",
+    "in files named `….jsonl`: where a line of JSON has its text",
+);
+const SEPARATOR: Argument = Argument::text(
+    "separator",
+    "\n",
+    "in files named `….jsonl`: what follows the text of each line",
+);
 
 /// How much of a corpus is held out, which every source is asked.
 const HELD_OUT: Argument = Argument::percent(

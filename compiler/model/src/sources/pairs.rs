@@ -1,12 +1,12 @@
 //! `pairs`: texts in two languages, or a text and what is to be made of it.
 
-use super::{BYTES, DataSource, Ends, TOKENIZER, Tokenized, tokenizer, too_many};
+use super::{DataSource, Ends, Named, TOKENIZER, Tokenized};
 use crate::arguments::Argument;
 use crate::codes;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{self, Data, Form, Loss, Tokenizer};
+use odec_program::manifest::{self, Data, Form, Loss};
 
 const FILES: Argument = Argument::paths(
     "files",
@@ -39,9 +39,9 @@ pub struct Pairs {
     files: Vec<String>,
     source: String,
     target: String,
-    tokenizer: Tokenizer,
-    /// Where the tokenizer is named, and all of it.
-    at: [Span; 2],
+    tokenizer: Named,
+    /// All of it.
+    span: Span,
     skip_longer: bool,
     held_out_percent: u32,
 }
@@ -85,7 +85,7 @@ impl Part for Pairs {
         let (source, target) = (r.text(&SOURCE), r.text(&TARGET));
         let given = r.needed(&TOKENIZER);
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
-        let (tokenizer, named) = tokenizer(given?, r)?;
+        let tokenizer = Named::read(given?, r)?;
         let (files, all) = (files?, r.span());
         if let Some(alone) = manifest::Pairs::alone(&files) {
             let message = format!("{alone:?} has no file of targets behind it");
@@ -98,7 +98,7 @@ impl Part for Pairs {
             source: source?,
             target: target?,
             tokenizer,
-            at: [named, all],
+            span: all,
             skip_longer,
             held_out_percent: held_out_percent?,
         })
@@ -107,7 +107,7 @@ impl Part for Pairs {
 
 impl DataSource for Pairs {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
-        let [named, all] = self.at;
+        let all = self.span;
         let vocab = match (of.source, of.input.vocab(), of.asks()) {
             (Some(_), Some(vocab), Loss::Pairs { .. }) => vocab,
             (None, Some(_), Loss::Next) => {
@@ -127,25 +127,16 @@ impl DataSource for Pairs {
                 return None;
             }
         };
-        let special = manifest::Pairs::SPECIAL;
-        let needs = self.kinds().unwrap_or(special + 1);
-        if vocab < needs {
-            let which = match self.tokenizer {
-                Tokenizer::Bytes => "with three special ones bytes are",
-                Tokenizer::File(_) => "with three special ones a tokenizer has at least",
-            };
-            sink.push(too_many(named, which, needs, vocab));
-            return None;
-        }
+        let [begin, end, padding] = self.tokenizer.special(vocab, sink)?;
         Some(Data {
             files: self.files.clone(),
             form: Form::Pairs(manifest::Pairs {
-                tokenizer: self.tokenizer.clone(),
+                tokenizer: self.tokenizer.tokenizer.clone(),
                 source: self.source.clone(),
                 target: self.target.clone(),
-                begin: vocab - special,
-                end: vocab - special + 1,
-                padding: vocab - special + 2,
+                begin,
+                end,
+                padding,
                 skip_longer: self.skip_longer,
             }),
             held_out_percent: self.held_out_percent,
@@ -153,10 +144,7 @@ impl DataSource for Pairs {
     }
 
     fn kinds(&self) -> Option<u64> {
-        match self.tokenizer {
-            Tokenizer::Bytes => Some(BYTES + manifest::Pairs::SPECIAL),
-            Tokenizer::File(_) => None,
-        }
+        self.tokenizer.kinds(manifest::Pairs::SPECIAL)
     }
 
     fn has_several(&self) -> bool {
@@ -164,13 +152,6 @@ impl DataSource for Pairs {
     }
 
     fn tokenized(&self) -> Option<Tokenized> {
-        match &self.tokenizer {
-            Tokenizer::Bytes => None,
-            Tokenizer::File(path) => Some(Tokenized {
-                path: path.clone(),
-                span: self.at[0],
-                more: manifest::Pairs::SPECIAL,
-            }),
-        }
+        self.tokenizer.tokenized(manifest::Pairs::SPECIAL)
     }
 }

@@ -48,6 +48,7 @@ impl Part for Tokens {
 impl DataSource for Tokens {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
         of.vocab("`tokens`", self.span, sink)?;
+        of.predicts_tokens("`tokens`", self.span, sink)?;
         Some(Data {
             files: self.files.clone(),
             form: Form::Tokens,

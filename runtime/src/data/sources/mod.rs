@@ -6,10 +6,12 @@ pub(super) mod arrays;
 mod bytes;
 mod image_folder;
 mod images;
+mod labelled;
 mod pairs;
 mod sentences;
 mod token_files;
 mod tokenised;
+mod two_texts;
 mod vectors;
 
 use crate::data::corpus::Corpus;
@@ -21,6 +23,7 @@ use crate::data::{DataError, Source};
 use crate::system::shown::Shown;
 use bytes::Bytes;
 use images::ImageFiles;
+use labelled::LabelledFiles;
 use odec_program::manifest::Form;
 use pairs::PairFiles;
 use sentences::SentenceFiles;
@@ -49,6 +52,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
         Form::Images(shape) => &ImageFiles { shape },
         Form::Vectors(shape) => &VectorFiles { shape },
         Form::Pairs(form) => &PairFiles { form },
+        Form::Labelled(form) => &LabelledFiles { form },
         Form::Sentences(form) => &SentenceFiles { form },
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
@@ -67,6 +71,7 @@ pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, 
         Form::Pairs(form) => PairFiles { form }.held_out(&s, all).map(Some),
         Form::Text { .. }
         | Form::Sentences(_)
+        | Form::Labelled(_)
         | Form::Tokens
         | Form::Images(_)
         | Form::Vectors(_) => Ok(None),
@@ -78,7 +83,12 @@ pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, 
 /// # Errors
 /// When the data is no text, and the files are.
 pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
-    if let Form::Images(_) | Form::Vectors(_) | Form::Pairs(_) | Form::Sentences(_) = form {
+    if let Form::Images(_)
+    | Form::Vectors(_)
+    | Form::Pairs(_)
+    | Form::Labelled(_)
+    | Form::Sentences(_) = form
+    {
         return Ok(form.clone());
     }
     match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {

@@ -1,4 +1,4 @@
-//! Texts, or files of token numbers, as passages of two segments.
+//! Texts, or files of token numbers, for next sentence prediction.
 
 use super::{DataSource, bytes, is_bin, token_files, tokenised};
 use crate::data::dataset::Dataset;

@@ -1,15 +1,15 @@
-//! Pairs of texts as batches of tokens: a part to train on, another held out.
+//! Texts of several lengths as batches of tokens: pairs, or texts with a class each; a part to train on, another held out.
 //!
-//! Takes the tokens of both texts of each pair. Which pairs are held out is drawn once for all. Training goes through all others before any
-//! comes again, in an order of its own each time; pairs of similar length stand in a batch, so that little of it is padding. A batch has a number
-//! of pairs, or as many as have a number of tokens ([`Cuts`]). Leaves files to
-//! [`mod@crate::data::sources`]. All tokens are in memory, 4 bytes each, and 16 bytes more for each pair, 20 where batches are of tokens.
+//! Takes the tokens of both texts of each pair, or of a text and the number of its class. Which ones are held out is drawn once for all. Training goes
+//! through all others before any comes again, in an order of its own each time; texts of similar length stand in a batch, so that little of it
+//! is padding. A batch has a number of rows, or as many as have a number of tokens ([`Cuts`]). Leaves files to
+//! [`mod@crate::data::sources`]. All tokens are in memory, 4 bytes each, and 16 bytes more for each row, 20 where batches are of tokens.
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, InTokens, Unit};
 use crate::data::draw::{divided, drawn, permuted};
 use crate::data::identity::Identity;
-use odec_program::manifest::Pairs;
+use odec_program::manifest::{Labelled, Pairs};
 use odec_program::noise;
 use odec_program::rng::Stream;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(super) struct Tokens {
     pairs: Vec<Pair>,
 }
 
-/// Where the tokens of a pair are: those of the source, then those of the target.
+/// Where the tokens of a pair are: those of the source, then those of the target, or the class.
 #[derive(Clone, Copy)]
 struct Pair {
     first: u64,
@@ -36,27 +36,43 @@ struct Pair {
 }
 
 impl Pair {
-    /// Places that the source and the target fill, each with its end.
-    fn each(&self) -> [u64; 2] {
-        [self.source, self.target].map(|n| u64::from(n) + 1)
-    }
-
-    /// Those of the longer of them.
-    fn columns(&self) -> u64 {
-        u64::from(self.source.max(self.target)) + 1
-    }
-
     /// What pairs are sorted by: places of the longer text, and how many more tokens the source has, so that neighbours are alike in both texts.
-    fn length(&self) -> (u64, i64) {
+    fn length(&self, form: &Form) -> (u64, i64) {
         (
-            self.columns(),
+            form.columns(self),
             i64::from(self.source) - i64::from(self.target),
         )
     }
+}
 
-    /// Places that it fills in both rows.
-    fn both(&self) -> u64 {
-        u64::from(self.source) + u64::from(self.target) + 2
+/// What rows are made of.
+pub(super) enum Form {
+    Pairs(Pairs),
+    Labelled(Labelled),
+}
+
+impl Form {
+    /// Places that are filled beside the model's own sequence, and in it: a source with its end beside a target with its end; a text with its begin and end.
+    fn places(&self, pair: &Pair) -> [u64; 2] {
+        let [source, target] = [pair.source, pair.target].map(u64::from);
+        match self {
+            Form::Pairs(_) => [source + 1, target + 1],
+            Form::Labelled(_) => [0, source + Labelled::AROUND],
+        }
+    }
+
+    /// Those of the longer of both.
+    fn columns(&self, pair: &Pair) -> u64 {
+        let [beside, own] = self.places(pair);
+        beside.max(own)
+    }
+
+    /// What rows are called.
+    fn many(&self) -> &'static str {
+        match self {
+            Form::Pairs(_) => "pairs",
+            Form::Labelled(_) => "texts",
+        }
     }
 }
 
@@ -82,16 +98,16 @@ impl Tokens {
     }
 }
 
-/// Pairs of texts in two parts.
-pub struct PairSet {
+/// Texts in two parts.
+pub struct TextSet {
     name: String,
     files: Vec<Identity>,
-    form: Pairs,
+    form: Form,
     tokens: Tokens,
     /// Numbers of pairs, in order.
     train: Vec<u32>,
     held_out: Vec<u32>,
-    /// Tokens of a pair with what is put around them, the mean over those to train on.
+    /// Tokens of a row with what is put around them, the mean over those to train on.
     mean: f64,
     /// Pairs of the pool that was drawn last, by length.
     last: Mutex<Option<(Pool, Vec<u32>)>>,
@@ -111,13 +127,13 @@ struct Cuts {
 
 impl Cuts {
     /// Each batch has as many pairs as there is room for in rows as long as its longest.
-    fn new(set: &PairSet, tokens: u64) -> Cuts {
+    fn new(set: &TextSet, tokens: u64) -> Cuts {
         let mut sorted = set.train.clone();
         set.sort(&mut sorted);
         let mut starts = vec![0];
         let mut rows = 0;
         for (n, pair) in sorted.iter().enumerate() {
-            if rows > 0 && (rows + 1) * set.pair(*pair).columns() > tokens {
+            if rows > 0 && (rows + 1) * set.form.columns(&set.pair(*pair)) > tokens {
                 starts.push(n as u32);
                 rows = 0;
             }
@@ -136,12 +152,12 @@ impl Cuts {
     }
 
     /// The pairs of batch `number`, counted from the first epoch on.
-    fn batch(&self, set: &PairSet, seed: u64, number: u64) -> Vec<u32> {
+    fn batch(&self, set: &TextSet, seed: u64, number: u64) -> Vec<u32> {
         let (epoch, place) = (number / self.batches(), number % self.batches());
         let order = Stream::new(seed, "batches of tokens");
         let batch = permuted(&order, epoch, place, self.batches()) as usize;
         let places = self.starts[batch] as usize..self.starts[batch + 1] as usize;
-        let length = |n: &u32| set.pair(*n).length();
+        let length = |n: &u32| set.pair(*n).length(&set.form);
         let mut pairs = Vec::with_capacity(places.len());
         let mut at = places.start;
         while at < places.end {
@@ -171,18 +187,19 @@ struct Pool {
     batches: u64,
 }
 
-impl PairSet {
+impl TextSet {
     /// Divides pairs: `percent` per cent (rounded down to pairs) are held out.
     pub(super) fn new(
         name: String,
         files: Vec<Identity>,
-        form: Pairs,
+        form: Form,
         tokens: Tokens,
         percent: u32,
-    ) -> PairSet {
+    ) -> TextSet {
         let (train, held_out) = divided(HELD_OUT, tokens.len(), percent);
-        let all: u64 = train.iter().map(|n| tokens.pairs[*n as usize].both()).sum();
-        PairSet {
+        let places = |n: &u32| form.places(&tokens.pairs[*n as usize]).iter().sum::<u64>();
+        let all: u64 = train.iter().map(places).sum();
+        TextSet {
             mean: all as f64 / train.len().max(1) as f64,
             name,
             files,
@@ -195,13 +212,25 @@ impl PairSet {
         }
     }
 
-    /// Rows of sources and of targets have as many columns as the longest of them takes with its end.
     fn batch(&self, pairs: &[u32]) -> Batch {
         let pairs: Vec<Pair> = pairs.iter().map(|n| self.pair(*n)).collect();
-        let most = |n: usize| pairs.iter().map(|p| p.each()[n]).max().unwrap_or(1);
+        let places = pairs.iter().map(|p| self.form.places(p));
+        let filled: u64 = places.clone().flatten().sum();
+        let most = |n: usize| places.clone().map(|p| p[n]).max().unwrap_or(1);
         let (beside, columns) = (most(0), most(1));
-        let special = [self.form.begin, self.form.end, self.form.padding];
-        let [begin, end, padding] = special.map(|token| token as i32);
+        let batch = match &self.form {
+            Form::Pairs(form) => self.of_pairs(form, &pairs, [beside, columns]),
+            Form::Labelled(form) => self.of_labelled(form, &pairs, columns),
+        };
+        Batch {
+            padding: Some(batch.places() - filled),
+            ..batch
+        }
+    }
+
+    /// Rows of sources and of targets have as many columns as the longest of them takes with its end.
+    fn of_pairs(&self, form: &Pairs, pairs: &[Pair], [beside, columns]: [u64; 2]) -> Batch {
+        let [begin, end, padding] = [form.begin, form.end, form.padding].map(|t| t as i32);
         let widths = [beside, columns, columns];
         let mut inputs = widths.map(|width| Vec::with_capacity(pairs.len() * width as usize));
         for (row, pair) in pairs.iter().enumerate() {
@@ -220,13 +249,24 @@ impl PairSet {
             }
         }
         let [source, tokens, targets] = inputs;
-        let filled: u64 = pairs.iter().map(Pair::both).sum();
         let sizes = (pairs.len() as u64, columns, beside);
-        let batch = Batch::of_pairs(sizes, source, tokens, targets, self.form.padding);
-        Batch {
-            padding: Some(batch.places() - filled),
-            ..batch
+        Batch::of_pairs(sizes, source, tokens, targets, form.padding)
+    }
+
+    /// Rows have as many columns as the longest text takes with its begin and end.
+    fn of_labelled(&self, form: &Labelled, pairs: &[Pair], columns: u64) -> Batch {
+        let [begin, end, padding] = [form.begin, form.end, form.padding].map(|t| t as i32);
+        let mut tokens = Vec::with_capacity(pairs.len() * columns as usize);
+        let mut classes = Vec::with_capacity(pairs.len());
+        for (row, pair) in pairs.iter().enumerate() {
+            let (text, class) = self.tokens.of(*pair);
+            tokens.push(begin);
+            tokens.extend(text);
+            tokens.push(end);
+            tokens.resize((row + 1) * columns as usize, padding);
+            classes.extend(class);
         }
+        Batch::of_labelled(columns, tokens, classes)
     }
 
     fn pair(&self, number: u32) -> Pair {
@@ -235,7 +275,7 @@ impl PairSet {
 
     /// Shortest first; those of one length in the order of their numbers.
     fn sort(&self, pairs: &mut [u32]) {
-        pairs.sort_unstable_by_key(|n| (self.pair(*n).length(), *n));
+        pairs.sort_unstable_by_key(|n| (self.pair(*n).length(&self.form), *n));
     }
 
     /// The pairs of a pool by their length. Pool q holds the draws of steps `q · batches` to `(q + 1) · batches − 1`.
@@ -282,16 +322,17 @@ impl PairSet {
 
     fn some(&self, part: &'static str, pairs: &[u32]) -> Result<(), DataError> {
         match pairs {
-            [] => Err(DataError::NoPairs {
+            [] => Err(DataError::NoTexts {
                 path: self.name.clone(),
                 part,
+                what: self.form.many(),
             }),
             _ => Ok(()),
         }
     }
 }
 
-impl Dataset for PairSet {
+impl Dataset for TextSet {
     fn name(&self) -> &str {
         &self.name
     }
@@ -301,12 +342,18 @@ impl Dataset for PairSet {
     }
 
     fn unit(&self) -> Unit {
-        Unit::Tokens
+        match self.form {
+            Form::Pairs(_) => Unit::Tokens,
+            Form::Labelled(_) => Unit::Sequences,
+        }
     }
 
-    /// Tokens of all texts, without those that are put around them.
+    /// Tokens of all pairs, without those that are put around them; texts with a class.
     fn len(&self) -> u64 {
-        self.tokens.all.len() as u64
+        match self.form {
+            Form::Pairs(_) => self.tokens.all.len() as u64,
+            Form::Labelled(_) => self.tokens.pairs.len() as u64,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -321,11 +368,14 @@ impl Dataset for PairSet {
                 (self.train.len() as u64 * parts) as f64 / batches as f64
             }
         };
-        rows * self.mean
+        match self.form {
+            Form::Pairs(_) => rows * self.mean,
+            Form::Labelled(_) => rows,
+        }
     }
 
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
-        Box::new(PairSet {
+        Box::new(TextSet {
             train: vec![],
             held_out: (0..self.tokens.len()).collect(),
             ..*self

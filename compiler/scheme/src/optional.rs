@@ -1,7 +1,7 @@
-//! Numbers of a layer that may be left out: where a body may name them.
+//! Optional numbers of a layer: where a body may name them.
 //!
-//! Such a number is handed on as it is, `attend(…, window: window)`, or stands in what `when(window, …)` computes where it is given. Leaves what is
-//! chosen to `odec-model`.
+//! An optional number is handed on as it is, `attend(…, window: window)`, or stands in the first choice of `when(window, …)`. Leaves what is chosen to
+//! `odec-model`.
 
 use super::scalar::name_of;
 use super::vocabulary::WHEN;
@@ -9,7 +9,7 @@ use crate::codes;
 use odec_grammar::ast::{self, Call, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 
-/// Says where a number is needed that may be left out: in the body, and in the defaults of arguments.
+/// Says where an optional number stands that must have a value: in the body, and in the defaults of arguments.
 pub(super) fn check(layer: &ast::Layer, optional: &[&str], sink: &mut Vec<Diagnostic>) {
     if optional.is_empty() {
         return;
@@ -20,9 +20,9 @@ pub(super) fn check(layer: &ast::Layer, optional: &[&str], sink: &mut Vec<Diagno
     while let Some((e, given)) = open.pop() {
         match &e.kind {
             ExprKind::Name(name) if optional.contains(&&**name) && !given.contains(&&**name) => {
-                let message = format!("`{name}` may be left out, and a number is needed here");
+                let message = format!("`{name}` is optional, and a number is needed here");
                 let d = Diagnostic::error(codes::MISPLACED, e.span, message);
-                let d = d.label("it is none where the layer is not given it");
+                let d = d.label("it has no value where the layer is not given it");
                 sink.push(d.help(format!(
                     "hand it on as it is, `{name}: {name}`, or write `when({name}, …)` around what needs it"
                 )));
@@ -40,7 +40,7 @@ pub(super) fn check(layer: &ast::Layer, optional: &[&str], sink: &mut Vec<Diagno
     }
 }
 
-/// The arguments of a call in which names must have values, each with those that have.
+/// The arguments of a call in which names need values, each with the optional numbers that have one there.
 fn arguments<'e>(call: &'e Call, given: &[&'e str]) -> Vec<(&'e Expr, Vec<&'e str>)> {
     let is_when = name_of(&call.callee).is_some_and(|n| n.name == WHEN);
     let chosen = match call.args.first().map(|a| &a.value.kind) {

@@ -1,0 +1,136 @@
+//! Files of texts with a class each.
+//!
+//! All of them are read and made into tokens when they are opened, so that whatever is wrong with a text or a label is said before training
+//! begins, by its file and line. Leaves how texts stand in files to `two_texts.rs`.
+
+use super::two_texts::{Both, TwoTexts};
+use super::{DataSource, files};
+use crate::data::dataset::Dataset;
+use crate::data::texts::{Form, TextSet, Tokens};
+use crate::data::{DataError, Source};
+use crate::system::progress::Display;
+use odec_program::manifest::{Labelled, Pairs};
+
+pub struct LabelledFiles<'a> {
+    pub form: &'a Labelled,
+}
+
+/// Texts that become tokens together.
+const TOGETHER: usize = 4096;
+
+impl DataSource for LabelledFiles<'_> {
+    fn open(&self, s: &Source, _: u64) -> Result<Box<dyn Dataset>, DataError> {
+        let vocab = self.form.padding + 1;
+        let needs = s.tokenizer.vocabulary() + Pairs::SPECIAL;
+        if needs > vocab {
+            return Err(DataError::Special { needs, vocab });
+        }
+        let (found, known) = files(s).map_err(missing)?;
+        let (mut tokens, mut waiting, mut cut) = (Tokens::default(), Vec::new(), Cut::default());
+        self.files().read(&found, &mut |both| {
+            waiting.push(both);
+            match waiting.len() < TOGETHER {
+                true => Ok(()),
+                false => self.take(s, &mut waiting, (&mut tokens, &mut cut)),
+            }
+        })?;
+        self.take(s, &mut waiting, (&mut tokens, &mut cut))?;
+        if let Some(first) = &cut.first {
+            let display = Display::new(s.show);
+            display.warn(&format!(
+                "{} of {} texts are cut off: the context has room for {} tokens of a text, first at {first}",
+                cut.number,
+                tokens.len(),
+                s.context - Labelled::AROUND
+            ));
+            display.finish();
+        }
+        let (name, percent) = (s.data.files.join(", "), s.data.held_out_percent);
+        let form = Form::Labelled(self.form.clone());
+        Ok(Box::new(TextSet::new(name, known, form, tokens, percent)))
+    }
+}
+
+/// Texts that were cut off, and where the first one is.
+#[derive(Default)]
+struct Cut {
+    number: u64,
+    first: Option<String>,
+}
+
+impl LabelledFiles<'_> {
+    fn files(&self) -> TwoTexts<'_> {
+        TwoTexts {
+            called: "texts",
+            what: ["text", "label"],
+            keys: [&self.form.text, &self.form.label],
+            whole: true,
+        }
+    }
+
+    /// Makes tokens of texts, and numbers of their labels.
+    fn take(
+        &self,
+        s: &Source,
+        waiting: &mut Vec<Both>,
+        (tokens, cut): (&mut Tokens, &mut Cut),
+    ) -> Result<(), DataError> {
+        let texts = waiting.iter().map(|both| both.texts[0].clone());
+        let texts = s.tokenizer.encode_all(texts.collect())?;
+        let room = s.context.saturating_sub(Labelled::AROUND) as usize;
+        for (both, text) in waiting.drain(..).zip(texts) {
+            let class = self.class(&both)?;
+            // What a tokenizer makes nothing of.
+            if text.is_empty() {
+                return Err(both.bad("its text is empty".into()));
+            }
+            if text.len() > room && !self.form.cut_longer {
+                return Err(both.bad(format!(
+                    "its text has {} tokens, a begin and an end, and the context has room for {}; give a longer context, or write `labelled(…, cut_longer)`",
+                    text.len(),
+                    s.context
+                )));
+            }
+            if text.len() > room {
+                cut.number += 1;
+                cut.first.get_or_insert_with(|| both.place());
+            }
+            if tokens.len() == u32::MAX {
+                let path = s.data.files.join(", ");
+                let reason = format!("more than {} texts", u32::MAX);
+                return Err(DataError::Pairs { path, reason });
+            }
+            tokens.push(&text[..text.len().min(room)], &[class]);
+        }
+        Ok(())
+    }
+
+    /// The class that a label is the name or the number of.
+    fn class(&self, both: &Both) -> Result<u32, DataError> {
+        let label = both.texts[1].trim();
+        let (names, classes) = (&self.form.names, self.form.classes);
+        let found = match names.is_empty() {
+            true => label.parse().ok().filter(|n| u64::from(*n) < classes),
+            false => names
+                .iter()
+                .position(|name| name == label)
+                .map(|n| n as u32),
+        };
+        found.ok_or_else(|| {
+            both.bad(match names.is_empty() {
+                true => format!(
+                    "its label is {label:?}, and classes are numbers from 0 to {}; where they have names, write `names: \"…, …\"`",
+                    classes.saturating_sub(1)
+                ),
+                false => format!("its label is {label:?}, and classes are {}", names.join(", ")),
+            })
+        })
+    }
+}
+
+fn missing(e: DataError) -> DataError {
+    match e {
+        DataError::Missing { path } => DataError::NoLabelledAt { path },
+        e => e,
+    }
+}
