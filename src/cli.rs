@@ -696,7 +696,7 @@ pub struct Translate {
     /// Take the weights of the last step, not their running means, of a run with `ema`
     #[arg(long)]
     pub no_ema: bool,
-    /// The texts
+    /// The texts; for a model that reads several, one for each input, in their order
     pub texts: Vec<String>,
     /// Translate the pairs that the run holds out, beside their own translations
     #[arg(long, conflicts_with = "texts")]

@@ -117,6 +117,82 @@ fn a_run_on_pairs_learns_to_translate() {
     assert_eq!(long[0]["tokens"], 6, "{long:?}");
 }
 
+/// Reads two words, and writes the letters of one and of the other in turn.
+const SEVERAL: &str = r#"
+field see    = rmsnorm |> attention(heads: 2)
+field past   = rmsnorm |> attention(heads: 2, causal)
+field first  = rmsnorm |> attention(heads: 2, from: one |> rmsnorm)
+field second = rmsnorm |> attention(heads: 2, from: two |> rmsnorm)
+field ffn    = rmsnorm |> swiglu(hidden: 32)
+
+model both {
+  input  odd:  tokens(vocab: 259, context: 6)
+  input  even: tokens(vocab: 259, context: 6)
+  input  tokens(vocab: 259, context: 8)
+  embed  odd: learned(width: 32), positions(learned)
+  evolve one: lie(see, ffn) for 1 step
+  embed  even: learned(width: 32), positions(learned)
+  evolve two: lie(see, ffn) for 1 step
+  embed  learned(width: 32), positions(learned)
+  evolve decoder: lie(past, lie(first, lie(second, ffn))) for 1 step
+  output rmsnorm |> logits(tied)
+  init   normal(std: 0.1)
+}
+
+train {
+  data      pairs("words.jsonl", tokenizer: bytes)
+  loss      cross_entropy
+  optimizer adamw(lr: 5e-3)
+  batch 16;  steps 900;  clip 1.0;  seed 0
+}
+"#;
+
+#[test]
+fn a_run_reads_several_texts() {
+    let place = Place::new();
+    place.write("both.ode", SEVERAL);
+    // Two words of one to three letters, of different lengths.
+    let words = (1..=3u32).flat_map(|n| (0..3usize.pow(n)).map(move |k| (n, k)));
+    let word = |(n, k): (u32, usize)| -> String {
+        let letters = (0..n).map(|i| ["a", "b", "c"][k / 3usize.pow(i) % 3]);
+        letters.collect()
+    };
+    let words: Vec<String> = words.map(word).collect();
+    let written = |odd: &str, even: &str| -> String {
+        let most = odd.len().max(even.len());
+        let at = |word: &str, n: usize| word[n.min(word.len())..].chars().next();
+        let each = (0..most).flat_map(|n| [at(odd, n), at(even, n)]);
+        each.flatten().collect()
+    };
+    let pairs = words
+        .iter()
+        .flat_map(|odd| words.iter().map(move |even| (odd, even)));
+    let lines = pairs
+        .enumerate()
+        .filter(|(n, _)| n % 2 == 0)
+        .map(|(_, (odd, even))| {
+            let target = written(odd, even);
+            format!("{{\"odd\": \"{odd}\", \"even\": \"{even}\", \"target\": \"{target}\"}}\n")
+        });
+    place.write("words.jsonl", &lines.collect::<String>());
+    place.good(&["train", "both.ode", "--out", "run"]);
+    let all = place.good(&["translate", "run", "--held-out", "--json"]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let all = all.as_array().unwrap();
+    let right = |t: &&Value| t["translation"] == t["target"];
+    // Of 761 pairs; of one word alone a guess is seldom right.
+    assert_eq!(all.len(), 76);
+    assert!(all.iter().filter(right).count() > 38, "{all:?}");
+    assert_eq!(all[0]["source"].as_array().map(Vec::len), Some(2));
+    let given = ["translate", "run", "ab", "c", "a", "bb"];
+    assert_eq!(place.good(&given).lines().count(), 2);
+    let (code, said) = place.bad(&["translate", "run", "ab", "c", "a"]);
+    assert!(
+        code == 1 && said.contains("reads 2 texts for a translation, odd, even, and 3 are given"),
+        "{said}"
+    );
+}
+
 /// Both lengths stand in what is said of a model, and a step is timed at both.
 #[test]
 fn two_contexts_are_said_and_timed() {

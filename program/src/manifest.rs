@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub use data::{
-    Data, Flow, Form, Images, Labelled, Pairs, Sentences, Target, Times, Tokenizer, Vectors,
+    Data, Flow, Form, Images, Labelled, Pairs, Read, Sentences, Target, Times, Tokenizer, Vectors,
 };
 pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 18;
+pub const FORMAT: u32 = 19;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

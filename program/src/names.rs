@@ -2,7 +2,7 @@
 //!
 //! [`EntryId`] is one of few; [`ResultId`] is made and read where a graph's results are. Names of depths are in [`crate::manifest::depth`].
 
-use crate::Slot;
+use crate::{Slot, noise};
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,12 +14,25 @@ pub const PATCHES: &str = "patches";
 pub const VECTORS: &str = "vectors";
 /// How many tokens stand before each token in its text, where a run reads tokens of several texts.
 pub const PLACES: &str = "places";
-/// The first of two sequences, which the encoder reads.
+/// What the input of an encoder is called by custom; its label says.
 pub const SOURCE: &str = "source";
 pub const TARGETS: &str = "targets";
 /// How far a row is between noise and data, `[batch, 1, 1]`, and how much it is of each class, `[batch, 1, classes]`: 1 of its own, 0 of all others.
 pub const TIME: &str = "time";
 pub const LABEL: &str = "label";
+
+/// Inputs that a model has without saying so: no label is one of these.
+pub const INPUTS: [&str; 9] = [
+    TOKENS,
+    PATCHES,
+    VECTORS,
+    PLACES,
+    TARGETS,
+    TIME,
+    LABEL,
+    noise::KEY,
+    "steps",
+];
 
 /// The results [`ResultId::Logits`], [`ResultId::Values`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].
 pub const LOGITS: &str = "logits";
@@ -47,10 +60,10 @@ pub enum EntryId {
     /// Predicts the next tokens of one sequence, a few tokens at a time: reads the keys and values of the tokens so far from
     /// [`Slot::Cache`] and adds those of its own.
     Decode,
-    /// Reads the first of two sequences, and keeps in [`Slot::Cache`] what [`EntryId::Extend`] reads of it.
+    /// Reads all sequences but the last, and keeps in [`Slot::Cache`] what [`EntryId::Extend`] reads of it.
     Encode,
     /// Predicts the next tokens of several texts, a token of each, from what is kept of their earlier tokens in [`Slot::Cache`], and adds to that
-    /// ([`crate::Kept`]). Each text has a length of its own ([`PLACES`]); `past` is that of the longest. Of two sequences, all texts are made of the one
+    /// ([`crate::Kept`]). Each text has a length of its own ([`PLACES`]); `past` is that of the longest. Of several sequences, all texts are made of those
     /// that [`EntryId::Encode`] has read; else each goes on from what [`EntryId::Decode`] has read.
     Extend,
     /// Predicts the next token at each place.

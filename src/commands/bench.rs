@@ -213,9 +213,11 @@ fn random(manifest: &Manifest, at: Bindings) -> (Batch, Unit) {
     match manifest.train.as_ref().map(|t| &t.data.form) {
         Some(Form::Pairs(p)) => {
             let from = |first: u64, each: u64| (first..first + batch * each).map(token).collect();
-            let [source, tokens, targets] = [from(0, at.source), from(1, seq), from(2, seq)];
+            let sources = p.sources.iter().zip(2..);
+            let sources = sources.map(|(of, n)| (of.input.clone(), from(n, at.source)));
             let sizes = (batch, seq, at.source);
-            let micro = Batch::of_pairs(sizes, source, tokens, targets, p.padding);
+            let (tokens, targets) = (from(0, seq), from(1, seq));
+            let micro = Batch::of_pairs(sizes, sources.collect(), tokens, targets, p.padding);
             (micro, Unit::Tokens)
         }
         Some(Form::Sentences(s)) => {

@@ -194,16 +194,16 @@ fn translated(args: &cli::Eval, x: &mut Executor, show: Show) -> Result<Scores, 
     let pairs = spread(pairs.unwrap_or_default(), args.windows);
     let tokenizer = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = tokenizer.unwrap_or_else(Tokenizer::bytes);
-    let sources: Vec<String> = pairs.iter().map(|[source, _]| source.clone()).collect();
-    let mut work = Work::new(show, "translating", sources.len() as u64);
+    let texts = pairs.iter().filter_map(|texts| texts.split_last());
+    let (targets, sources): (Vec<&String>, Vec<&[String]>) = texts.unzip();
+    let sources = sources.concat();
+    let mut work = Work::new(show, "translating", targets.len() as u64);
     let mut report = |done| work.at(done as u64);
     let made = translate(x, &tokenizer, &sources, &Search::default(), &mut report);
     work.finish();
     let made = made.map_err(Failure::input)?;
-    let texts = made.iter().zip(&pairs);
-    Ok(scores(
-        texts.map(|(t, [_, target])| (&t.text[..], &target[..])),
-    ))
+    let texts = made.iter().zip(targets);
+    Ok(scores(texts.map(|(t, target)| (&t.text[..], &target[..]))))
 }
 
 fn json(data: &str, e: &Evaluation) -> Value {

@@ -85,14 +85,14 @@ fn interpret(args: &cli::Exec) -> Done {
                 return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
             };
             shape = of_rows;
-        } else if [names::TOKENS, names::SOURCE, names::TARGETS].contains(&name) {
+        } else if [names::TOKENS, names::TARGETS].contains(&name) || is_source(&built.loss, name) {
             let &[batch, seq] = shape.as_slice() else {
                 return Err(wrong(
                     &args.inputs,
                     format!("`{name}` must be [batch, sequence]"),
                 ));
             };
-            match name == names::SOURCE {
+            match is_source(&built.loss, name) {
                 true => source = seq,
                 false => bindings = Some(Bindings::new(batch, seq)),
             }
@@ -147,6 +147,11 @@ fn numbers_are_compared(graph: &Graph, name: &str) -> bool {
 /// Whether there is one target for each row of the batch.
 fn is_of_rows(graph: &Graph, name: &str) -> bool {
     type_of(graph, name).is_some_and(|ty| ty.tokens() == Dim::Fixed(1))
+}
+
+/// Whether an input is what an encoder reads.
+fn is_source(graph: &Graph, name: &str) -> bool {
+    type_of(graph, name).is_some_and(|ty| ty.tokens() == Dim::Source)
 }
 
 /// What an input of this name must be.

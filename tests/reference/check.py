@@ -60,10 +60,12 @@ def overrides(system: System, shape: Shape) -> list[str]:
         values = {"train.batch": shape.batch} | system.staged.sets
         return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]
     if system.translator:
-        values = {"model.vocab": shape.vocab, "model.source.vocab": shape.vocab}
-        values |= {"model.context": shape.context, "model.source.context": beside(shape)}
+        values = {"model.vocab": shape.vocab, "model.context": shape.context}
         values |= {"model.source.width": shape.width, "train.batch": shape.batch}
-        values |= {f"model.{side}.steps": shape.steps for side in ("encoder", "decoder")}
+        for name in system.translator.inputs:
+            values |= {f"model.{name}.vocab": shape.vocab, f"model.{name}.context": beside(shape)}
+        sides = [*(label for label, _ in system.translator.encoders), "decoder"]
+        values |= {f"model.{side}.steps": shape.steps for side in sides}
     values |= {} if system.reads != "tokens" or system.translator else {"model.vocab": shape.vocab, "model.context": shape.context}
     # A list of flows has as many steps as it has entries, and some numbers of steps are found as the model runs.
     counted = not (system.translator or (system.flow or "").startswith("[") or system.depth)
@@ -166,19 +168,20 @@ def beside(shape: Shape) -> int:
     return shape.context + 7
 
 
-def pairs(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sources, what stands before each target, and targets: rows of several lengths, one of them full. The last three kinds of tokens are `begin`,
+def pairs(shape: Shape, sources: int) -> list[np.ndarray]:
+    """So many sources, what stands before each target, and targets: rows of several lengths, one of them full. The last three kinds of tokens are `begin`,
     `end` and what fills up rows."""
     rng = np.random.default_rng(3)
     begin, end, padding = range(shape.vocab - 3, shape.vocab)
-    widths = (beside(shape), shape.context, shape.context)
-    source, tokens, targets = (np.full((shape.batch, width), padding, np.int32) for width in widths)
+    widths = [*(sources * [beside(shape)]), shape.context, shape.context]
+    *read, tokens, targets = (np.full((shape.batch, width), padding, np.int32) for width in widths)
     for row in range(shape.batch):
-        lengths = (beside(shape) - 1, shape.context // 3) if row == 0 else rng.integers(1, widths[:2])
-        read, said = (rng.integers(0, begin, n, dtype=np.int32) for n in lengths)
-        for to, text in ((source, [*read, end]), (tokens, [begin, *said]), (targets, [*said, end])):
+        first = [beside(shape) - 1, *((sources - 1) * [beside(shape) // 2]), shape.context // 3]
+        lengths = first if row == 0 else rng.integers(1, widths[:-1])
+        *texts, said = (rng.integers(0, begin, n, dtype=np.int32) for n in lengths)
+        for to, text in [*zip(read, ([*text, end] for text in texts), strict=True), (tokens, [begin, *said]), (targets, [*said, end])]:
             to[row, : len(text)] = text
-    return source, tokens, targets
+    return [*read, tokens, targets]
 
 
 def labelled(classes: int, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
@@ -281,8 +284,8 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
         points, time, label, targets = flows(meant, shape)
         given, tokens = {"patches": points, "time": time, "label": label}, (points, time, label)
     if meant.translator:
-        source_text, tokens, targets = pairs(shape)
-        given, tokens = {"source": source_text, "tokens": tokens}, (source_text, tokens)
+        *tokens, targets = pairs(shape, len(meant.translator.inputs))
+        given = dict(zip((*meant.translator.inputs, "tokens"), tokens, strict=True))
     key = zlib.crc32(name.encode()) >> 8
     loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets, key)
 

@@ -1294,6 +1294,15 @@ SYSTEMS: dict[str, System] = {
     "translator": System(**TRANSLATOR, translator=translators.PLAIN),
     "translator_rk2": System(**TRANSLATOR | {"file": "translator_rk2.ode"}, translator=translators.GATED_RK2),
     "translator_pcformer": System(**TRANSLATOR | {"file": "translator_pcformer.ode"}, translator=translators.PCFORMER),
+    "multi_source": System(
+        **TRANSLATOR
+        | {
+            "file": "multi_source.ode",
+            "fields": {"att": "att", "self": "att", "english": "att", "dutch": "att", "ffn": "ffn"},
+            "heads": ("att.heads", "self.heads", "english.heads", "dutch.heads"),
+        },
+        translator=translators.SEVERAL,
+    ),
     "vit": System(splitting(("att", 1.0), ("ffn", 1.0)), **VIT),
     "vit_strang": System(splitting(("ffn", 0.5), ("att", 1.0), ("ffn", 0.5)), flow="strang(ffn, att)", **VIT),
     "vit_class_token": System(

@@ -47,6 +47,7 @@ Where a source leaves a choice, or its code differs from its text, the library's
 | [routed](guide/depth.md#steps-that-choose-their-tokens) steps that choose | sigmoid(s) multiplies the change Φ(x) − x; a step takes its share of the tokens rounded up; positions are those in the text | Eq. 2.1 adds sigmoid(s)·Φ(x) to x. The released code (raymin0223/mixture_of_recursions) adds 1/10 of that by default, rounds down, at least to 1, and can lower capacities from 1 as training goes on |
 | [routed](guide/depth.md#tokens-that-choose-after-training) steps with a `threshold` | `choice` in the loss: the binary cross-entropy of each step's scores with what it takes, of tokens that may take it, summed over steps; then sigmoid(s) above the threshold. Its gradient goes on through the router's input | Raposo et al. (2024, arXiv:2404.02258), 3.5, have this loss and, as another way, a second router that reads the states as constants and takes no part in the loss of the model. The released code (raymin0223/mixture_of_recursions) has both (`aux_loss`, `aux_router`); its mean is over the tokens that may take a step, here over all |
 | [moe](guide/experts.md#capacity) with a `capacity` | a share of the context, counted in each text by itself; tokens come one after the other, each with all of its choices, so nothing depends on later tokens; weights stay as they are where a choice is dropped | GShard (Lepikhin et al. 2020) counts in groups of tokens of a batch, gives room to all first choices before all second ones, and drops some second ones at random; Switch Transformers (Fedus et al. 2021) have more room in evaluation than in training |
+| [multi_source](../schemes/models/multi_source.ode) | an encoder for each text, with norms before the layers; the decoder attends to one after the other | Zoph and Knight (2016): LSTMs, whose last states are combined; Libovický et al. (2018), 3: also in parallel, to all tokens together, and to summaries of both |
 | [gpt](../schemes/models/gpt.ode) | the exact GELU | GPT-2 itself approximates it: `gelu(…, approximate: tanh)` |
 | [bert](../schemes/models/bert.ode) | a line end separates segments, and is not hidden; what is hidden always becomes the mask; next sentence prediction reads the mean of all states; no dropout | Devlin et al. (2019), 3.1: `[SEP]`; of hidden tokens a tenth becomes another token and a tenth stays; `[CLS]`; dropout of 0.1; a bias for each kind of token in the logits |
 
@@ -65,7 +66,7 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     flow = f"{system.flow} for {system.depth} steps" if system.depth else system.flow
     file = f"[{Path(system.file).name}]({os.path.normpath(f'../schemes/models/{system.file}')})" + (f", `{flow}`" if system.flow else "")
     if name not in NAMES:
-        # Its training is on images or on pairs of texts, which this table has none of.
+        # Its training is on images, pairs of texts or texts with classes, which this table has none of.
         return f"| {name} | {file} | {errors} | – | – | – | – | – |", found.good
     (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
     distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))

@@ -17,10 +17,13 @@ Map = Callable[[int, Array], Array]
 
 @dataclass(frozen=True)
 class Translator:
-    """How an encoder advances its state by a layer, and the paths and shapes of what it learns beside the layers."""
+    """How encoders advance their states by a layer, and the paths and shapes of what they learn beside the layers."""
 
     encode: Callable[[Parameters, int, Map, Array], Array]
     more: Callable[[Shape], Table]
+    # The inputs of encoders; the label of the encoder of each, and the field by which the decoder reads it.
+    inputs: tuple[str, ...] = ("source",)
+    encoders: tuple[tuple[str, str], ...] = (("encoder", "cross"),)
 
 
 def read(p: Parameters, at: str, heads: int, of: Array, by: Array, seen: Array) -> Array:
@@ -40,27 +43,33 @@ def normed(p: Parameters, at: str, n: int, x: Array) -> Array:
     return norm(own, "own", x)
 
 
-def logits(of: Translator, shape: Shape, p: Parameters, source: Array, tokens: Array) -> Array:
-    """What is said of the token after each of `tokens`."""
+def logits(of: Translator, shape: Shape, p: Parameters, *texts: Array) -> Array:
+    """What is said of the token after each of the last text's, from all others."""
+    *sources, tokens = texts
     table, padding = p["source.embed.token.weight"], shape.vocab - 1
-    held = (source != padding)[:, None, None, :]
-
-    def layer(k: int, x: Array) -> Array:
-        at = f"encoder.step.{k}"
-        y = norm(p, f"{at}.att", x)
-        x = x + read(p, f"{at}.att", shape.heads, y, y, held)
-        return x + feed(p, f"{at}.ffn", x)
-
     scaled = math.sqrt(shape.width) * table
-    x = of.encode(p, shape.steps, layer, scaled[source] + sinusoids(source.shape[1], shape.width))
+
+    def encoded(label: str, source: Array) -> tuple[Array, Array]:
+        held = (source != padding)[:, None, None, :]
+
+        def layer(k: int, x: Array) -> Array:
+            at = f"{label}.step.{k}"
+            y = norm(p, f"{at}.att", x)
+            x = x + read(p, f"{at}.att", shape.heads, y, y, held)
+            return x + feed(p, f"{at}.ffn", x)
+
+        return of.encode(p, shape.steps, layer, scaled[source] + sinusoids(source.shape[1], shape.width)), held
+
+    ended = [(field, *encoded(label, source)) for (label, field), source in zip(of.encoders, sources, strict=True)]
     z = scaled[tokens] + sinusoids(tokens.shape[1], shape.width)
     before = np.tril(np.ones((tokens.shape[1],) * 2, bool))
     for k in range(shape.steps):
         at = f"decoder.step.{k}"
         y = norm(p, f"{at}.self", z)
         z = z + read(p, f"{at}.self", shape.heads, y, y, before)
-        of_z, of_x = normed(p, f"{at}.cross", 1, z), normed(p, f"{at}.cross", 2, x)
-        z = z + read(p, f"{at}.cross", shape.heads, of_z, of_x, held)
+        for field, x, held in ended:
+            of_z, of_x = normed(p, f"{at}.{field}", 1, z), normed(p, f"{at}.{field}", 2, x)
+            z = z + read(p, f"{at}.{field}", shape.heads, of_z, of_x, held)
         z = z + feed(p, f"{at}.ffn", z)
     return norm(p, "output", z) @ table.T
 
@@ -73,10 +82,9 @@ def table(of: Translator, shape: Shape) -> Table:
     maps = {f"{m}.weight": square for m in "qkvo"}
     mlp = {"up.weight": (shape.hidden, shape.width), "up.bias": (shape.hidden,)}
     mlp |= {"down.weight": (shape.width, shape.hidden), "down.bias": vector}
-    sides = {
-        "encoder": {"att": one | maps, "ffn": one | mlp},
-        "decoder": {"self": one | maps, "cross": two | maps, "ffn": one | mlp},
-    }
+    sides = {label: {"att": one | maps, "ffn": one | mlp} for label, _ in of.encoders}
+    read_by = {field: two | maps for _, field in of.encoders}
+    sides["decoder"] = {"self": one | maps, **read_by, "ffn": one | mlp}
     found: Table = {"source.embed.token.weight": (shape.vocab, shape.width)}
     for side, fields in sides.items():
         for k in range(shape.steps):
@@ -133,5 +141,6 @@ def pcformer_table(shape: Shape) -> Table:
 
 
 PLAIN = Translator(plain, lambda shape: {})
+SEVERAL = Translator(plain, lambda shape: {}, inputs=("source", "nl"), encoders=(("first", "english"), ("second", "dutch")))
 GATED_RK2 = Translator(gated_rk2, gate_table)
 PCFORMER = Translator(pcformer, pcformer_table)

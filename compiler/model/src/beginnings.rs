@@ -4,9 +4,9 @@
 //! input source: tokens(vocab: 259, context: 128)     embed source: learned(width: 128)     evolve encoder: …
 //! input tokens(vocab: 259, context: 128)             embed learned(width: 128)             evolve decoder: …
 //! ```
-//! An `embed` begins a state, which the evolves after it move. A model reads one sequence, or two: then the first one has a label, and the state that
-//! the output reads is the last, of the input without one. A sequence has one state or several, each a stage with a width and, of images, a grid of its
-//! own: the first is made of the input, each of the others of the one before it, `embed conv(kernel: 3, stride: 2, width: 192)` between evolves.
+//! An `embed` begins a state, which the evolves after it move. A model reads one sequence, or several: then all but one have labels, and the state that
+//! the output reads is the last, of the input without one. Rows of all those with labels are as long as the longest of them. A sequence has one state
+//! or several, each a stage with a width and, of images, a grid of its own: the first is made of the input, each of the others of the one before it, `embed conv(kernel: 3, stride: 2, width: 192)` between evolves.
 //! Takes the lines of a model; says what does not go together.
 
 use super::embeddings::{self, Embedding};
@@ -17,7 +17,7 @@ use super::marks::{MARKS, Marks};
 use super::params::EMBED;
 use super::part::{expect, incompatible};
 use super::positions::{self, Positions};
-use super::spec::missing;
+use super::spec::{RESERVED, missing};
 use crate::codes;
 use crate::scheme::args::Args;
 use crate::scheme::scalar::{name_of, not_supported, unknown_name};
@@ -277,7 +277,7 @@ pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>>
     let before = sink.len();
     let inputs = lines(model, "input", inputs, sink);
     let embeds = lines(model, "embed", embeds, sink);
-    labels(&inputs, &embeds, sink);
+    labels(model, &inputs, &embeds, sink);
     let kinds = inputs.iter().map(|i| INPUTS.read(&i.values[0], sink));
     let kinds: Vec<Option<Rc<dyn Input>>> = kinds.collect();
     let mut made: Vec<Beginning> = Vec::new();
@@ -383,14 +383,13 @@ fn evolve_path(model: &Model, evolves_before: usize) -> String {
     below(label.map_or("", |l| &l.name))
 }
 
-/// Those with labels of their own: one of them has none. There are two sequences at most, so the third is wrong whatever it is.
+/// Those with labels of their own: one of them has none.
 fn lines<'m>(
     model: &Model,
     word: &str,
-    mut lines: Vec<Line<'m>>,
+    lines: Vec<Line<'m>>,
     sink: &mut Vec<Diagnostic>,
 ) -> Vec<Line<'m>> {
-    lines.truncate(3);
     let first = |i: usize| lines[..i].iter().find(|l| l.name() == lines[i].name());
     let again = (0..lines.len()).find_map(|i| Some((lines[i], first(i)?.span)));
     if let Some((line, first)) = again {
@@ -402,7 +401,7 @@ fn lines<'m>(
         let d = d.label("a second one").also(first, "the first one");
         sink.push(match line.label {
             None => d.help(format!(
-                "a model that reads two sequences calls the first one `source`: `{word} source: …`"
+                "of several sequences all but the one that is predicted have labels: `{word} source: …`"
             )),
             Some(_) => d,
         });
@@ -420,13 +419,26 @@ fn lines<'m>(
 }
 
 /// Whose they are.
-fn labels(inputs: &[Line], embeds: &[Line], sink: &mut Vec<Diagnostic>) {
+fn labels(model: &Model, inputs: &[Line], embeds: &[Line], sink: &mut Vec<Diagnostic>) {
+    let evolves = model.items.iter().filter_map(|item| match item {
+        ModelItem::Evolve(e) => e.label.as_ref(),
+        _ => None,
+    });
+    let evolves: Vec<&Ident> = evolves.collect();
     for input in inputs {
         let Some(label) = input.label else { continue };
-        if label.name != names::SOURCE {
-            let what = format!("an input called `{}`", label.name);
-            let d = not_supported(label.span, &what);
-            sink.push(d.help("of two sequences the first one is called `source`, and the one that is predicted has no label"));
+        let name = label.name.as_str();
+        let own = evolves.iter().find(|e| e.name == name);
+        if let Some(evolve) = own {
+            let message = format!("`{name}` is the label of something else");
+            let d = Diagnostic::error(codes::REPEATED_ITEM, evolve.span, message);
+            sink.push(d.also(label.span, "the first one"));
+        } else if names::INPUTS.contains(&name) || names::is_taken(name) || RESERVED.contains(&name)
+        {
+            let message = format!("an input is not called `{name}`");
+            let d = Diagnostic::error(codes::RESERVED_WORD, label.span, message);
+            let d = d.label("other things of a model are called so");
+            sink.push(d.help("choose another label, for example `source`"));
         }
         if embeds.iter().all(|e| e.name() != label.name) {
             let message = format!("no state is made of the input `{}`", label.name);
@@ -460,7 +472,7 @@ fn order(model: &Model, embeds: &[Line], evolves: usize, sink: &mut Vec<Diagnost
         let d = Diagnostic::error(codes::MISPLACED, evolve?, message);
         sink.push(
             d.also(first.span, "the first state begins here")
-                .help("in a model of two sequences, or of several stages, each `embed` stands before the evolves that move its state"),
+                .help("in a model of several sequences, or of several stages, each `embed` stands before the evolves that move its state"),
         );
     }
     let ends = embeds[1..].iter().map(|e| e.evolves_before);
@@ -483,7 +495,7 @@ fn order(model: &Model, embeds: &[Line], evolves: usize, sink: &mut Vec<Diagnost
     (sink.len() == before).then_some(())
 }
 
-/// Both sequences are of the same kinds of tokens, and as wide.
+/// All sequences are of the same kinds of tokens, and as wide, and those with labels may be as long.
 fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Option<()> {
     let before = sink.len();
     let last = made.last()?;
@@ -494,7 +506,7 @@ fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
     let place = |b: &Beginning| of(b).map_or(b.embed.span, |i| i.span);
     for b in made {
         if b.input.vocab().is_none() {
-            let d = incompatible(place(b), "a model of two sequences reads tokens");
+            let d = incompatible(place(b), "a model of several sequences reads tokens");
             sink.push(d.help("write `tokens(vocab: …, context: …)`"));
         }
     }
@@ -503,11 +515,11 @@ fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
         if let (Some(here), Some(there)) = (own.vocab, sizes.vocab)
             && here != there
         {
-            let d = incompatible(place(last), "the two sequences differ in `vocab`");
+            let d = incompatible(place(last), "the sequences differ in `vocab`");
             sink.push(
                 d.label(format!("{there} here"))
                     .also(place(b), format!("{here} here"))
-                    .help("both are made of the same kinds of tokens, by one tokenizer"),
+                    .help("all are made of the same kinds of tokens, by one tokenizer"),
             );
         }
         if own.width != sizes.width {
@@ -518,6 +530,20 @@ fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
                     .also(b.embed.span, format!("{} columns", own.width)),
             );
         }
+    }
+    let sources = &made[..made.len() - 1];
+    let other = |first: &&Beginning| sources.iter().find(|b| b.context() != first.context());
+    if let Some((first, b)) = sources
+        .first()
+        .and_then(|first| Some((first, other(&first)?)))
+    {
+        let message = "two inputs with labels differ in `context`";
+        let d = incompatible(place(b), message);
+        sink.push(
+            d.label(format!("{} here", b.context()))
+                .also(place(first), format!("{} here", first.context()))
+                .help("their rows are as long as the longest of them, and shorter ones are filled up: give both the longer context"),
+        );
     }
     if let Some(vocab) = sizes.vocab.filter(|n| *n <= Pairs::SPECIAL) {
         let message = format!("{vocab} kinds of tokens leave none for texts");

@@ -79,9 +79,9 @@ fn decoding(spec: &Spec, params: &[Parameter], kv: KvMode) -> Result<Graph, Buil
 /// How one text is made of another, token by token.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    /// `source →` nothing: what the second sequence reads of the first is kept.
+    /// Sources `→` nothing: what the last sequence reads of them is kept.
     pub encode: Graph,
-    /// `tokens → logits` of one more token of each of several texts, all of them translations of that source.
+    /// `tokens → logits` of one more token of each of several texts, all of them translations of these sources.
     pub extend: Graph,
 }
 

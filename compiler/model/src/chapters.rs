@@ -33,7 +33,7 @@ pub fn chapters() -> Vec<Chapter> {
     vec![
         Chapter {
             title: "Inputs",
-            about: "What a model reads: `input tokens(…)`, `input patches(…)`. A model of two sequences reads `input source: tokens(…)` as well.",
+            about: "What a model reads: `input tokens(…)`, `input patches(…)`. A model of several sequences reads `input source: tokens(…)` as well, or inputs with other labels.",
             pages: pages("an input", INPUTS.declarations(), |_| None),
         },
         Chapter {

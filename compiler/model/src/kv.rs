@@ -1,8 +1,8 @@
 //! Other tokens as layers see them: those of one run, or those of earlier runs as well.
 //!
 //! Reading a text in pieces gives, bit for bit, what reading it whole gives: keys and values, and rows that shifts and convolutions read, are
-//! kept under the site that made them, and rows of positions begin after the tokens so far. Of two sequences the first is read whole; what the second
-//! one's attention reads of it is kept once, for all texts that are tried as its translation.
+//! kept under the site that made them, and rows of positions begin after the tokens so far. Of several sequences all but the last are read whole; what the last
+//! one's attention reads of them is kept once, for all texts that are tried as its translation.
 
 use super::graph_builder::GraphBuilder;
 use odec_graph::ops::{

@@ -16,7 +16,7 @@
 //!   which each has a place of its own: an input says where its token stands, and what is kept goes there.
 //! - A model is an input, an embedding, evolves, an output and a loss. What these are is known in `inputs/`, `embeddings/`,
 //!   `positions/`, `outputs/`, `sources/` and `losses/` alone; everything else asks their traits, and they know nothing of models.
-//! - A model reads one sequence or two; each `embed` begins a state, and the evolves behind it move that one (`beginnings.rs`). Rows of two sequences
+//! - A model reads one sequence or several; each `embed` begins a state, and the evolves behind it move that one (`beginnings.rs`). Rows of two sequences
 //!   meet in attention alone, as queries on one side, keys and values on the other (`layers/states.rs`). What fills up rows is never seen by a token
 //!   (`kv.rs`), and no mean counts it: a pair gives the same loss alone and in any batch.
 //! - Tokens that halt one by one (`halting.rs`) keep their state by a choice of each row, in all steps. What none

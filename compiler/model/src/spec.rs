@@ -86,7 +86,7 @@ impl Spec {
         [&self.output].into_iter().chain(&self.also)
     }
 
-    /// The number of the token that fills up rows, where they are: of two sequences, and of texts with a class each.
+    /// The number of the token that fills up rows, where they are: of several sequences, and of texts with a class each.
     pub fn padding(&self) -> Option<u64> {
         let filled_up = !self.sources.is_empty() || self.classifies();
         filled_up.then_some(self.sizes.vocab?.saturating_sub(1))
@@ -97,7 +97,7 @@ impl Spec {
         self.sizes.vocab.is_some() && self.output.kind.asks() == Loss::Class
     }
 
-    /// The most tokens of the source that a run reads; 0, where there is none.
+    /// The most tokens of each source that a run reads; 0, where there is none.
     pub fn source_context(&self) -> u64 {
         self.sources.first().map_or(0, Beginning::context)
     }
@@ -111,7 +111,7 @@ impl Spec {
     pub fn ends(&self) -> Ends<'_> {
         Ends {
             input: &*self.begin.input,
-            source: self.sources.first().map(|b| &*b.input),
+            sources: &self.sources,
             output: &*self.output.kind,
             also: &self.also,
             leading: self.begin.empty_rows(),
@@ -239,7 +239,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     }
     let other = |o: &&OutputSpec| o.kind.asks() != Loss::Next;
     if let (Some(source), Some(o)) = (begins.first(), outputs().find(other)) {
-        let message = "a model of two sequences says the tokens of the second one";
+        let message = "a model of several sequences says the tokens of the last one";
         let d = Diagnostic::error(codes::INCOMPATIBLE, o.span, message);
         let d = d.also(source.embed.span, "the first sequence");
         r.sink
@@ -596,7 +596,7 @@ fn output_labels(model: &Model, sink: &mut Vec<Diagnostic>) {
 }
 
 /// What paths of parameters begin with that belong to no label.
-const RESERVED: [&str; 4] = ["embed", "output", "step", "scheme"];
+pub(crate) const RESERVED: [&str; 4] = ["embed", "output", "step", "scheme"];
 
 /// `rmsnorm |> logits(tied)`: layers, and what is said of the last state.
 fn end(

@@ -1,7 +1,7 @@
 //! Pairs of texts in a train block: what runs are told, and what does not fit, at its place.
 
 use crate::common::{Outcome, compile_text};
-use odec_program::manifest::{Form, Loss, Pairs, Tokenizer, Train};
+use odec_program::manifest::{Form, Loss, Pairs, Read, Tokenizer, Train};
 
 const MODEL: &str = "field see  = rmsnorm |> attention(heads: 2)
 field read = rmsnorm |> attention(heads: 2, from: encoder)
@@ -37,13 +37,64 @@ fn train(outcome: &Outcome) -> &Train {
     built.train.as_ref().expect("a train block")
 }
 
+fn read(input: &str, key: &str) -> Read {
+    Read {
+        input: input.into(),
+        key: key.into(),
+    }
+}
+
+/// Inputs with labels of their own are read where these say.
+#[test]
+fn several_texts_may_be_read() {
+    let model = MODEL
+        .replace("  input source", "  input notes: tokens(vocab: 262, context: 8)\n  input source")
+        .replace(
+            "  embed source",
+            "  embed notes: learned(width: 8)\n  evolve reader: euler(see) for 1 step\n  embed source",
+        )
+        .replace("euler(read)", "lie(read, rmsnorm |> attention(heads: 2, from: reader))");
+    let outcome = compile_text(&model);
+    let told = train(&outcome);
+    let Form::Pairs(of) = &told.data.form else {
+        panic!("{:?}", told.data.form)
+    };
+    assert_eq!(of.sources, [read("notes", "notes"), read("source", "en")]);
+    for (from, to, said) in [
+        (
+            "notes: tokens(vocab: 262, context: 8)",
+            "notes: tokens(vocab: 262, context: 9)",
+            "two inputs with labels differ in `context`",
+        ),
+        (
+            "\"a.jsonl\"",
+            "\"a.notes\", \"a.de\"",
+            "\"a.notes\" has no file of targets behind it",
+        ),
+        (
+            "\"a.jsonl\"",
+            "\"a.notes\"",
+            "\"a.notes\" has no file of sources behind it",
+        ),
+        (
+            ", from: reader",
+            "",
+            "nothing of `notes` reaches the output",
+        ),
+    ] {
+        assert_eq!(model.matches(from).count(), 1, "{from}");
+        let outcome = compile_text(&model.replace(from, to));
+        assert!(outcome.rendered().contains(said), "{}", outcome.rendered());
+    }
+}
+
 #[test]
 fn runs_are_told_the_files_and_the_last_three_tokens() {
     let outcome = compile_text(MODEL);
     let told = train(&outcome);
     let pairs = Pairs {
         tokenizer: Tokenizer::Bytes,
-        source: "en".into(),
+        sources: vec![read("source", "en")],
         target: "de".into(),
         begin: 259,
         end: 260,
@@ -62,10 +113,8 @@ fn runs_are_told_the_files_and_the_last_three_tokens() {
     let Form::Pairs(of) = &told.data.form else {
         panic!("{:?}", told.data.form)
     };
-    assert_eq!(
-        (of.source.as_str(), of.target.as_str()),
-        ("source", "target")
-    );
+    assert_eq!(of.sources, [read("source", "source")]);
+    assert_eq!(of.target, "target");
     assert_eq!(of.tokenizer, Tokenizer::File("none.json".into()));
     assert!(of.skip_longer);
     assert_eq!((told.data.files.len(), told.data.held_out_percent), (3, 5));
@@ -96,13 +145,13 @@ fn what_does_not_fit_pairs_is_said_at_its_place() {
             "one sequence",
             DATA,
             "text(\"a.txt\", tokenizer: bytes)",
-            ["`text` gives one sequence", "this model reads two"],
+            ["`text` gives one sequence", "this model reads several"],
         ),
         (
             "tokens alone",
             DATA,
             "tokens(\"a.bin\")",
-            ["`tokens` gives one sequence", "this model reads two"],
+            ["`tokens` gives one sequence", "this model reads several"],
         ),
         (
             "hidden tokens",
@@ -203,7 +252,7 @@ fn what_does_not_fit_pairs_is_said_at_its_place() {
             "rmsnorm |> attention(heads: 2, from: encoder)",
             "rmsnorm |> attention(heads: 2, causal)",
         );
-    let two = "`pairs` are read by models of two sequences";
+    let two = "`pairs` are read by models of several sequences";
     said("one", compile_text(&one), [two, "this model reads one"]);
     let rows = one
         .replace("batch  2", "batch  tokens(64)")

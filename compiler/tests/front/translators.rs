@@ -179,6 +179,8 @@ fn what_does_not_go_together_is_said() {
             "attend(linear, linear, linear, heads: 2, softcap: 5, bias: alibi)\n",
         ),
         ("another label", "input  source", "input  french"),
+        ("a label that is taken", "input  source", "input  targets"),
+        ("an evolve of that name", "evolve encoder", "evolve source"),
         (
             "no embedding",
             "  embed  source: learned(width: 8), positions(learned)\n",

@@ -20,6 +20,7 @@ mod grids;
 mod guards;
 mod halting;
 mod images;
+mod labelled;
 mod launches;
 mod learned;
 mod library;

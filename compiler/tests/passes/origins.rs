@@ -43,9 +43,8 @@ fn small() -> Manifest {
 }
 
 /// What stands outside of all fields.
-const OUTSIDE: [&str; 12] = [
+const OUTSIDE: [&str; 11] = [
     "embed",
-    "source",
     "output",
     "loss",
     SCHEME,
@@ -66,6 +65,7 @@ fn wrong(text: &str, built: &Built, site: &Site) -> Option<&'static str> {
     let own = site.path.split('.').next().unwrap_or_default();
     if site.evolve.is_empty() && site.step.is_none() && site.evaluation.is_none() {
         let part = OUTSIDE.contains(&own)
+            || text.contains(&format!("input  {own}:"))
             || built.config.also.contains_key(own)
             || built.summary.evolves.iter().any(|e| e.label == own);
         return (!part).then_some("no part of the model");

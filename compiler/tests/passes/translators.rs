@@ -8,7 +8,7 @@ use odec_compiler::model::Built;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_graph::interp::{self, Tensor};
-use odec_program::manifest::Manifest;
+use odec_program::manifest::{Form, Manifest, Read};
 use odec_program::{Bindings, DType, EntryId, Kept, Maxima, Target, names, noise};
 use odec_runtime::infer::translate::Translation;
 use odec_runtime::{Artifact, Executor, Search, State, Tokenizer, Value, translate};
@@ -41,6 +41,25 @@ fn model([encoder, decoder]: [&str; 2], cross: &str, train: &str) -> (Built, Str
          train {{ data pairs(\"none.tsv\", tokenizer: bytes);  optimizer adamw(lr: 1e-2)\n\
          batch 2;  steps 10;  {train} }}\n"
     );
+    (source::built(&text), text)
+}
+
+/// A decoder that reads two encoders, one of which reads the other.
+fn several(train: &str) -> (Built, String) {
+    let (_, text) = model(PLAIN, CROSS, train);
+    let both = format!("{CROSS} + 1/2*(rmsnorm |> attention(heads: 2, from: reader |> rmsnorm))");
+    let text = text
+        .replace(CROSS, &both)
+        .replace("  input source", "  input notes: tokens(vocab: 259, context: 15)\n  input source")
+        .replace(
+            "  embed source",
+            "  embed notes: learned(width: 8), positions(learned)\n  evolve reader: lie(att, ffn) for 1 step\n  embed source",
+        )
+        .replace(
+            "evolve encoder: lie(att, ffn)",
+            "evolve encoder: lie(att, lie(rmsnorm |> attention(heads: 2, from: reader), ffn))",
+        );
+    assert_eq!(text.matches("from: reader").count(), 2, "{text}");
     (source::built(&text), text)
 }
 
@@ -192,6 +211,43 @@ fn what_fills_up_rows_changes_nothing() {
             same("the mean", &[of(&batch(&[a, b]), 2)], &[mean]);
         }
     }
+}
+
+/// The same of several sources, each of which is filled up by itself; and gradients are differences.
+#[test]
+fn what_fills_up_rows_of_several_sources_changes_nothing() {
+    let model = several("loss cross_entropy + 1/4*kinetic");
+    let e = started(&manifest(&model, options()));
+    let feeds_of = |notes: usize, lengths: [usize; 2], widths: Widths| {
+        let [read, ..] = pair([notes, 1], 3, [widths[0], 2]);
+        let at = at(1, widths);
+        let mut feeds = feeds(&e, at, &pair(lengths, 4, widths));
+        let data = read.iter().map(|x| f64::from(*x)).collect();
+        feeds.insert("notes".into(), Tensor::new(vec![1, at.source, 1], data));
+        (feeds, at)
+    };
+    let gradient = |notes, lengths, widths| {
+        let (feeds, at) = feeds_of(notes, lengths, widths);
+        interp::run(&model.0.grad, &feeds, at).unwrap()
+    };
+    for (notes, lengths, longest) in [(2, [5, 3], 6), (7, [1, 3], 8), (5, [5, 3], 6)] {
+        let want = gradient(notes, lengths, [longest, 4]);
+        for widths in [[longest + 3, 4], [longest, 9], [15, 12]] {
+            for (name, tensor) in &gradient(notes, lengths, widths) {
+                same(name, &tensor.data, &want[name].data);
+            }
+        }
+    }
+    let (mut feeds, at) = feeds_of(4, [6, 3], [9, 5]);
+    differences("several sources", &model.0, &mut feeds, at, 1e-6);
+    let compiled = manifest(&model, options());
+    assert!(
+        compiled.program.entries[&EntryId::Encode]
+            .inputs
+            .iter()
+            .map(|io| &io.name[..])
+            .eq(["notes", "source"])
+    );
 }
 
 /// Of every parameter some elements, moved both ways.
@@ -372,6 +428,30 @@ fn batches_of_tokens_run_at_any_shape() {
     assert!(Artifact::in_memory(bad).is_err());
 }
 
+/// What a crafted file says of what encoders read.
+#[test]
+fn sources_are_inputs_of_encoders() {
+    let whole = manifest(&several(""), options());
+    let read = |input: &str| Read {
+        input: input.into(),
+        key: "en".into(),
+    };
+    for sources in [
+        vec![],
+        vec![read("source"), read("source")],
+        vec![read("tokens"), read("notes")],
+        vec![read("else")],
+    ] {
+        let mut bad = whole.clone();
+        let Form::Pairs(form) = &mut bad.train.as_mut().unwrap().data.form else {
+            panic!("no pairs");
+        };
+        form.sources = sources;
+        let said = Artifact::in_memory(bad).map(drop).unwrap_err().to_string();
+        assert!(said.contains("are no inputs of encoders"), "{said}");
+    }
+}
+
 /// However launches are joined and states are kept: the same bits.
 #[test]
 fn programs_give_the_same_bits() {
@@ -457,7 +537,12 @@ fn translations_with_kept_keys_are_those_computed_anew() {
     assert!(turned.1.contains("heads: 2, rope)"));
     let of_pairs = Options::of(Target::Avx512Bf16, DType::F32);
     let halves = [CROSS, CAPPED].map(|cross| (model(PLAIN, cross, "precision bf16"), of_pairs));
-    let all = library.into_iter().chain(others).chain([turned]);
+    let several = [several(""), several("precision bf16")];
+    let all = library
+        .into_iter()
+        .chain(others)
+        .chain([turned])
+        .chain(several);
     let all = all.map(|m| (m, options()));
     for (model, options) in all.chain(halves) {
         let manifest = manifest(&model, options);

@@ -116,12 +116,13 @@ impl Sentences {
     }
 }
 
-/// Texts in pairs, of which the second is predicted from the first.
+/// Texts in pairs, of which the second is predicted from the first, or from several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairs {
     pub tokenizer: Tokenizer,
-    /// Where a line of JSON has the first text and the second, or what the columns of a table are called.
-    pub source: String,
+    /// What is read, one text at least.
+    pub sources: Vec<Read>,
+    /// Where a line of JSON has the text that is predicted, or what the column of a table is called.
     pub target: String,
     /// The token before a target, the one after a text, and the one that fills up rows: the last three of the vocabulary.
     pub begin: u64,
@@ -132,28 +133,41 @@ pub struct Pairs {
     pub skip_longer: bool,
 }
 
+/// A text that a model reads beside the one that it predicts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Read {
+    /// The input of the model: its label.
+    pub input: String,
+    /// Where a line of JSON has it, or what the column of a table is called.
+    pub key: String,
+}
+
 impl Pairs {
     /// How many kinds of tokens a model needs beside those of the texts.
     pub const SPECIAL: u64 = 3;
     /// Places that the shortest pair takes in a row: a token and its end.
     pub const SHORTEST: u64 = 2;
 
-    /// Whether a file of this name has both texts of a pair in each line.
-    pub fn has_both(file: &str) -> bool {
+    /// Whether a file of this name has all texts that belong together in each line.
+    pub fn has_all(file: &str) -> bool {
         [".jsonl", ".tsv"].iter().any(|end| file.ends_with(end))
     }
 
-    /// A file of texts without the file behind it that has what belongs to them.
-    pub fn alone<F: AsRef<str>>(files: &[F]) -> Option<&str> {
-        let mut first = None;
-        for file in files.iter().map(AsRef::as_ref) {
-            first = match (first, Pairs::has_both(file)) {
-                (Some(_), true) => return first,
-                (None, true) | (Some(_), false) => None,
-                (None, false) => Some(file),
-            };
+    /// Of files of which so many belong together, where none has all texts: one that lacks others behind it, and which text the first of these would have.
+    pub fn alone<F: AsRef<str>>(files: &[F], together: usize) -> Option<(&str, usize)> {
+        let mut rest = files.iter().map(AsRef::as_ref);
+        while let Some(file) = rest.next() {
+            if Pairs::has_all(file) {
+                continue;
+            }
+            for lacks in 1..together {
+                match rest.next() {
+                    Some(other) if !Pairs::has_all(other) => {}
+                    _ => return Some((file, lacks)),
+                }
+            }
         }
-        first
+        None
     }
 }
 

@@ -10,6 +10,7 @@ use odec_program::manifest::{
     Flow, Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Times, Train, Tune,
     Vectors, Waves,
 };
+use odec_program::{Dim, EntryId};
 
 /// Token kinds, so that their numbers are exact in f32.
 pub const MOST_TOKENS: u64 = 1 << 24;
@@ -175,6 +176,19 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
             let tokens = [("begin", p.begin), ("end", p.end), ("padding", p.padding)];
             for ((what, token), is) in tokens.into_iter().zip(last..) {
                 within(&place(what), token, is, is)?;
+            }
+            let forward = m.program.entries.get(&EntryId::Forward);
+            let read = |name: &str| {
+                let inputs = forward.map_or(&[][..], |e| &e.inputs);
+                let named = inputs.iter().find(|io| io.name == name);
+                named.is_some_and(|io| io.shape.contains(&Dim::Source))
+            };
+            let mut names: Vec<&str> = p.sources.iter().map(|of| &of.input[..]).collect();
+            names.sort_unstable();
+            names.dedup();
+            if names.is_empty() || names.len() < p.sources.len() || !names.iter().all(|n| read(n)) {
+                let what = format!("{} are no inputs of encoders", names.join(", "));
+                return invalid(place("sources"), what);
             }
         }
         Form::Labelled(l) => {

@@ -178,7 +178,7 @@ pub struct Batch {
     pub inputs: Vec<(Cow<'static, str>, Numbers)>,
     pub rows: u64,
     pub columns: u64,
-    /// Columns of the source, of pairs; 0 of all others.
+    /// Columns of each source, of pairs; 0 of all others.
     pub source: u64,
     /// Targets that count in the loss.
     pub predicted: u64,
@@ -194,9 +194,17 @@ impl Batch {
         Bindings::new(self.rows, self.columns).beside(self.source)
     }
 
-    /// Places for tokens, of sources and targets.
+    /// Places for tokens, of sources and of what is known of targets.
     pub fn places(&self) -> u64 {
-        self.rows * (self.columns + self.source)
+        let read = self
+            .inputs
+            .iter()
+            .filter(|(name, _)| name != names::TARGETS);
+        let places = read.map(|(_, numbers)| match numbers {
+            Numbers::I32(tokens) => tokens.len() as u64,
+            Numbers::F32(_) => 0,
+        });
+        places.sum()
     }
 
     /// Tokens, each with the one to predict in its place.
@@ -258,11 +266,11 @@ impl Batch {
         }
     }
 
-    /// Pairs of texts: the first ones, `[rows, beside]`, and, `[rows, columns]` each, what is known of the second ones at each place and what is to be
-    /// predicted there.
+    /// Pairs of texts: what is read, `[rows, beside]` for each input, and, `[rows, columns]` each, what is known of the targets at each place and what
+    /// is to be predicted there.
     pub fn of_pairs(
         (rows, columns, beside): (u64, u64, u64),
-        source: Vec<i32>,
+        sources: Vec<(String, Vec<i32>)>,
         tokens: Vec<i32>,
         targets: Vec<i32>,
         padding: u64,
@@ -270,11 +278,14 @@ impl Batch {
         let counts = |t: &&i32| u64::try_from(**t) != Ok(padding);
         Batch {
             predicted: targets.iter().filter(counts).count() as u64,
-            inputs: vec![
-                (names::SOURCE.into(), Numbers::I32(source)),
-                (names::TOKENS.into(), Numbers::I32(tokens)),
-                (names::TARGETS.into(), Numbers::I32(targets)),
-            ],
+            inputs: sources
+                .into_iter()
+                .map(|(name, tokens)| (name.into(), Numbers::I32(tokens)))
+                .chain([
+                    (names::TOKENS.into(), Numbers::I32(tokens)),
+                    (names::TARGETS.into(), Numbers::I32(targets)),
+                ])
+                .collect(),
             rows,
             columns,
             source: beside,

@@ -1,9 +1,9 @@
 //! Texts of several lengths as batches of tokens: pairs, or texts with a class each; a part to train on, another held out.
 //!
-//! Takes the tokens of both texts of each pair, or of a text and the number of its class. Which ones are held out is drawn once for all. Training goes
+//! Takes the tokens of the texts of each pair, of which several may be sources, or of a text and the number of its class. Which ones are held out is drawn once for all. Training goes
 //! through all others before any comes again, in an order of its own each time; texts of similar length stand in a batch, so that little of it
 //! is padding. A batch has a number of rows, or as many as have a number of tokens ([`Cuts`]). Leaves files to
-//! [`mod@crate::data::sources`]. All tokens are in memory, 4 bytes each, and 16 bytes more for each row, 20 where batches are of tokens.
+//! [`mod@crate::data::sources`]. All tokens are in memory, 4 bytes each, and 8 bytes more for each text, and 4 for each row, 8 where batches are of tokens.
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, InTokens, Unit};
@@ -20,28 +20,51 @@ const POOL: u64 = 64;
 /// The stream that says which pairs are held out.
 pub(super) const HELD_OUT: &str = "held-out pairs";
 
-/// The tokens of pairs.
-#[derive(Default)]
+/// The tokens of pairs, whose texts follow one another: the sources, then the target, or the class.
 pub(super) struct Tokens {
     all: Vec<i32>,
-    pairs: Vec<Pair>,
+    /// Where each text begins, and where the last one ends.
+    starts: Vec<u64>,
+    /// Texts of a pair.
+    each: usize,
 }
 
-/// Where the tokens of a pair are: those of the source, then those of the target, or the class.
-#[derive(Clone, Copy)]
-struct Pair {
-    first: u64,
-    source: u32,
-    target: u32,
-}
+impl Tokens {
+    /// None yet, of pairs of so many texts.
+    pub fn new(each: usize) -> Tokens {
+        Tokens {
+            all: Vec::new(),
+            starts: vec![0],
+            each,
+        }
+    }
 
-impl Pair {
-    /// What pairs are sorted by: places of the longer text, and how many more tokens the source has, so that neighbours are alike in both texts.
-    fn length(&self, form: &Form) -> (u64, i64) {
-        (
-            form.columns(self),
-            i64::from(self.source) - i64::from(self.target),
-        )
+    /// Adds a pair.
+    pub fn push<'t>(&mut self, texts: impl IntoIterator<Item = &'t [u32]>) {
+        for text in texts {
+            self.all.extend(text.iter().map(|t| *t as i32));
+            self.starts.push(self.all.len() as u64);
+        }
+    }
+
+    /// How many pairs there are.
+    pub fn len(&self) -> u32 {
+        ((self.starts.len() - 1) / self.each) as u32
+    }
+
+    /// The sources of a pair, and its target.
+    fn of(&self, pair: u32) -> (impl Iterator<Item = &[i32]>, &[i32]) {
+        let first = pair as usize * self.each;
+        let text = move |n: usize| &self.all[self.starts[n] as usize..self.starts[n + 1] as usize];
+        let last = first + self.each - 1;
+        ((first..last).map(text), text(last))
+    }
+
+    /// Tokens of the longest source of a pair, and of its target.
+    fn lengths(&self, pair: u32) -> [u64; 2] {
+        let (sources, target) = self.of(pair);
+        let longest = sources.map(<[i32]>::len).max().unwrap_or(0);
+        [longest, target.len()].map(|n| n as u64)
     }
 }
 
@@ -52,19 +75,13 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Places that are filled beside the model's own sequence, and in it: a source with its end beside a target with its end; a text with its begin and end.
-    fn places(&self, pair: &Pair) -> [u64; 2] {
-        let [source, target] = [pair.source, pair.target].map(u64::from);
+    /// Places that are filled in the longest row beside the model's own sequence, and in its own, by texts of such lengths: a source with its end beside a
+    /// target with its end; a text with its begin and end.
+    fn places(&self, [source, target]: [u64; 2]) -> [u64; 2] {
         match self {
             Form::Pairs(_) => [source + 1, target + 1],
             Form::Labelled(_) => [0, source + Labelled::AROUND],
         }
-    }
-
-    /// Those of the longer of both.
-    fn columns(&self, pair: &Pair) -> u64 {
-        let [beside, own] = self.places(pair);
-        beside.max(own)
     }
 
     /// What rows are called.
@@ -73,28 +90,6 @@ impl Form {
             Form::Pairs(_) => "pairs",
             Form::Labelled(_) => "texts",
         }
-    }
-}
-
-impl Tokens {
-    pub fn push(&mut self, source: &[u32], target: &[u32]) {
-        self.pairs.push(Pair {
-            first: self.all.len() as u64,
-            source: source.len() as u32,
-            target: target.len() as u32,
-        });
-        let both = source.iter().chain(target);
-        self.all.extend(both.map(|t| *t as i32));
-    }
-
-    pub fn len(&self) -> u32 {
-        self.pairs.len() as u32
-    }
-
-    fn of(&self, pair: Pair) -> (&[i32], &[i32]) {
-        let all = &self.all[pair.first as usize..];
-        let (source, rest) = all.split_at(pair.source as usize);
-        (source, &rest[..pair.target as usize])
     }
 }
 
@@ -133,7 +128,7 @@ impl Cuts {
         let mut starts = vec![0];
         let mut rows = 0;
         for (n, pair) in sorted.iter().enumerate() {
-            if rows > 0 && (rows + 1) * set.form.columns(&set.pair(*pair)) > tokens {
+            if rows > 0 && (rows + 1) * set.columns(*pair) > tokens {
                 starts.push(n as u32);
                 rows = 0;
             }
@@ -157,7 +152,7 @@ impl Cuts {
         let order = Stream::new(seed, "batches of tokens");
         let batch = permuted(&order, epoch, place, self.batches()) as usize;
         let places = self.starts[batch] as usize..self.starts[batch + 1] as usize;
-        let length = |n: &u32| set.pair(*n).length(&set.form);
+        let length = |n: &u32| set.length(*n);
         let mut pairs = Vec::with_capacity(places.len());
         let mut at = places.start;
         while at < places.end {
@@ -197,8 +192,7 @@ impl TextSet {
         percent: u32,
     ) -> TextSet {
         let (train, held_out) = divided(HELD_OUT, tokens.len(), percent);
-        let places = |n: &u32| form.places(&tokens.pairs[*n as usize]).iter().sum::<u64>();
-        let all: u64 = train.iter().map(places).sum();
+        let all: u64 = train.iter().map(|n| filled(&form, &tokens, *n)).sum();
         TextSet {
             mean: all as f64 / train.len().max(1) as f64,
             name,
@@ -213,55 +207,61 @@ impl TextSet {
     }
 
     fn batch(&self, pairs: &[u32]) -> Batch {
-        let pairs: Vec<Pair> = pairs.iter().map(|n| self.pair(*n)).collect();
-        let places = pairs.iter().map(|p| self.form.places(p));
-        let filled: u64 = places.clone().flatten().sum();
+        let places = pairs.iter().map(|n| self.places(*n));
         let most = |n: usize| places.clone().map(|p| p[n]).max().unwrap_or(1);
         let (beside, columns) = (most(0), most(1));
         let batch = match &self.form {
-            Form::Pairs(form) => self.of_pairs(form, &pairs, [beside, columns]),
-            Form::Labelled(form) => self.of_labelled(form, &pairs, columns),
+            Form::Pairs(form) => self.of_pairs(form, pairs, [beside, columns]),
+            Form::Labelled(form) => self.of_labelled(form, pairs, columns),
         };
+        let filled = pairs.iter().map(|n| filled(&self.form, &self.tokens, *n));
         Batch {
-            padding: Some(batch.places() - filled),
+            padding: Some(batch.places() - filled.sum::<u64>()),
             ..batch
         }
     }
 
     /// Rows of sources and of targets have as many columns as the longest of them takes with its end.
-    fn of_pairs(&self, form: &Pairs, pairs: &[Pair], [beside, columns]: [u64; 2]) -> Batch {
+    fn of_pairs(&self, form: &Pairs, pairs: &[u32], [beside, columns]: [u64; 2]) -> Batch {
         let [begin, end, padding] = [form.begin, form.end, form.padding].map(|t| t as i32);
-        let widths = [beside, columns, columns];
-        let mut inputs = widths.map(|width| Vec::with_capacity(pairs.len() * width as usize));
-        for (row, pair) in pairs.iter().enumerate() {
-            let (source, target) = self.tokens.of(*pair);
-            let texts = [
-                (None, source, Some(end)),
-                (Some(begin), target, None),
-                (None, target, Some(end)),
-            ];
-            let each = inputs.iter_mut().zip(texts).zip(widths);
-            for ((input, (before, text, behind)), width) in each {
-                input.extend(before);
-                input.extend(text);
-                input.extend(behind);
-                input.resize((row + 1) * width as usize, padding);
+        let rows = pairs.len() as u64;
+        let room = |width: u64| Vec::with_capacity((rows * width) as usize);
+        // A row more, as wide as others.
+        let add = |to: &mut Vec<i32>, width: u64, text: &[&[i32]]| {
+            let end = to.len() + width as usize;
+            text.iter().for_each(|part| to.extend_from_slice(part));
+            to.resize(end, padding);
+        };
+        let mut sources = vec![room(beside); form.sources.len()];
+        let (mut tokens, mut targets) = (room(columns), room(columns));
+        for pair in pairs {
+            let (of_sources, target) = self.tokens.of(*pair);
+            for (to, source) in sources.iter_mut().zip(of_sources) {
+                add(to, beside, &[source, &[end]]);
             }
+            add(&mut tokens, columns, &[&[begin], target]);
+            add(&mut targets, columns, &[target, &[end]]);
         }
-        let [source, tokens, targets] = inputs;
-        let sizes = (pairs.len() as u64, columns, beside);
-        Batch::of_pairs(sizes, source, tokens, targets, form.padding)
+        let names = form.sources.iter().map(|of| of.input.clone());
+        let sources = names.zip(sources).collect();
+        Batch::of_pairs(
+            (rows, columns, beside),
+            sources,
+            tokens,
+            targets,
+            form.padding,
+        )
     }
 
     /// Rows have as many columns as the longest text takes with its begin and end.
-    fn of_labelled(&self, form: &Labelled, pairs: &[Pair], columns: u64) -> Batch {
+    fn of_labelled(&self, form: &Labelled, texts: &[u32], columns: u64) -> Batch {
         let [begin, end, padding] = [form.begin, form.end, form.padding].map(|t| t as i32);
-        let mut tokens = Vec::with_capacity(pairs.len() * columns as usize);
-        let mut classes = Vec::with_capacity(pairs.len());
-        for (row, pair) in pairs.iter().enumerate() {
-            let (text, class) = self.tokens.of(*pair);
+        let mut tokens = Vec::with_capacity(texts.len() * columns as usize);
+        let mut classes = Vec::with_capacity(texts.len());
+        for (row, text) in texts.iter().enumerate() {
+            let (text, class) = self.tokens.of(*text);
             tokens.push(begin);
-            tokens.extend(text);
+            tokens.extend(text.flatten());
             tokens.push(end);
             tokens.resize((row + 1) * columns as usize, padding);
             classes.extend(class);
@@ -269,13 +269,26 @@ impl TextSet {
         Batch::of_labelled(columns, tokens, classes)
     }
 
-    fn pair(&self, number: u32) -> Pair {
-        self.tokens.pairs[number as usize]
+    /// As [`Form::places`].
+    fn places(&self, pair: u32) -> [u64; 2] {
+        self.form.places(self.tokens.lengths(pair))
+    }
+
+    /// Places of the longer row.
+    fn columns(&self, pair: u32) -> u64 {
+        let [beside, own] = self.places(pair);
+        beside.max(own)
+    }
+
+    /// What pairs are sorted by: places of the longer row, and how many more tokens the source has, so that neighbours are alike in both texts.
+    fn length(&self, pair: u32) -> (u64, i64) {
+        let [source, target] = self.tokens.lengths(pair).map(|n| n as i64);
+        (self.columns(pair), source - target)
     }
 
     /// Shortest first; those of one length in the order of their numbers.
     fn sort(&self, pairs: &mut [u32]) {
-        pairs.sort_unstable_by_key(|n| (self.pair(*n).length(&self.form), *n));
+        pairs.sort_by_cached_key(|n| (self.length(*n), *n));
     }
 
     /// The pairs of a pool by their length. Pool q holds the draws of steps `q · batches` to `(q + 1) · batches − 1`.
@@ -332,6 +345,17 @@ impl TextSet {
     }
 }
 
+/// Places of a pair that are filled, in all of its rows.
+fn filled(form: &Form, tokens: &Tokens, pair: u32) -> u64 {
+    let (sources, target) = tokens.of(pair);
+    match form {
+        Form::Pairs(_) => {
+            sources.map(|s| s.len() as u64 + 1).sum::<u64>() + target.len() as u64 + 1
+        }
+        Form::Labelled(_) => sources.map(|s| s.len() as u64 + Labelled::AROUND).sum(),
+    }
+}
+
 impl Dataset for TextSet {
     fn name(&self) -> &str {
         &self.name
@@ -352,12 +376,12 @@ impl Dataset for TextSet {
     fn len(&self) -> u64 {
         match self.form {
             Form::Pairs(_) => self.tokens.all.len() as u64,
-            Form::Labelled(_) => self.tokens.pairs.len() as u64,
+            Form::Labelled(_) => u64::from(self.tokens.len()),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.tokens.pairs.is_empty()
+        self.tokens.len() == 0
     }
 
     fn expected(&self, draw: Draw, _: u64) -> f64 {

@@ -262,12 +262,12 @@ impl Sizes {
     /// Takes over what another input says; the sizes that are known already, where they are others.
     fn and(&mut self, other: Sizes) -> Result<(), [u64; 2]> {
         let same = |a: Option<u64>, b: Option<u64>| a.is_none() || b.is_none() || a == b;
-        if !same(self.batch, other.batch) || !same(self.seq, other.seq) {
+        let alike = same(self.batch, other.batch) && same(self.seq, other.seq);
+        if !alike || !same(self.source, other.source) {
             return Err([self.batch.unwrap_or(1), self.seq.unwrap_or(1)]);
         }
         self.batch = self.batch.or(other.batch);
         self.seq = self.seq.or(other.seq);
-        // One input says it.
         self.source = self.source.or(other.source);
         Ok(())
     }

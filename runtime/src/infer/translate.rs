@@ -1,7 +1,7 @@
-//! Translations: the second text of a pair, searched for token by token.
+//! Translations: the last text of a pair, searched for token by token.
 //!
-//! Takes texts; gives for each the likeliest text that a beam finds (Wu et al. 2016, arXiv:1609.08144, section 7). What the model says of the
-//! next token is asked for in one place (`Next`). Entry `encode` reads the source once, and entry `extend` a token of each text of the beam
+//! Takes what is read, a text or several; gives for each the likeliest text that a beam finds (Wu et al. 2016, arXiv:1609.08144, section 7). What the model says of the
+//! next token is asked for in one place (`Next`). Entry `encode` reads the sources once, and entry `extend` a token of each text of the beam
 //! (`Kept`); what is kept of earlier tokens moves with the texts that go on. A program without them, or with too few rows, runs entry `forward` on
 //! all tokens so far, of several sources together (`Whole`): the same numbers, bit for bit.
 
@@ -51,6 +51,12 @@ pub enum TranslateError {
     OneSequence,
     #[error("text {number} is empty (counted from 1)")]
     Empty { number: usize },
+    #[error("this model reads {each} texts for a translation, {inputs}, and {has} are given")]
+    Several {
+        each: usize,
+        inputs: String,
+        has: usize,
+    },
     #[error(
         "text {number} has {has} tokens and an end (counted from 1), and the context of the source has room for {context}"
     )]
@@ -83,15 +89,21 @@ fn pairs(x: &Executor) -> Option<&Pairs> {
     }
 }
 
+/// What a model makes a text of: the labels of its inputs; `None` where it makes none of others.
+pub fn sources(x: &Executor) -> Option<Vec<String>> {
+    let inputs = pairs(x)?.sources.iter().map(|of| of.input.clone());
+    Some(inputs.collect())
+}
+
 /// Whether a model makes one text of another.
 pub fn translates(x: &Executor) -> bool {
     pairs(x).is_some()
 }
 
-/// Translates texts, in their order; `report` hears how many are done.
+/// Translates texts, in their order: for each translation as many as the model reads, one after the other. `report` hears how many are done.
 ///
 /// # Errors
-/// When the model reads one sequence, a text is empty or too long, or the settings make no sense.
+/// When the model reads one sequence, a text is empty, too long or missing, or the settings make no sense.
 pub fn translate(
     x: &mut Executor,
     tokenizer: &Tokenizer,
@@ -126,7 +138,16 @@ pub fn translate(
         known: known as usize,
         end: form.end as usize,
     };
-    let mut sources = Vec::new();
+    let each = form.sources.len();
+    if !texts.len().is_multiple_of(each) {
+        let inputs = form.sources.iter().map(|of| &of.input[..]);
+        return Err(TranslateError::Several {
+            each,
+            inputs: inputs.collect::<Vec<_>>().join(", "),
+            has: texts.len(),
+        });
+    }
+    let mut read = Vec::new();
     for (n, tokens) in tokenizer
         .encode_all(texts.to_vec())?
         .into_iter()
@@ -145,8 +166,9 @@ pub fn translate(
             });
         }
         let tokens = tokens.iter().map(|t| *t as i32);
-        sources.push(tokens.chain([form.end as i32]).collect::<Vec<i32>>());
+        read.push(tokens.chain([form.end as i32]).collect::<Vec<i32>>());
     }
+    let sources: Vec<&[Vec<i32>]> = read.chunks(each).collect();
     let keeps = s.beam <= rows(x, EntryId::Extend);
     // Texts of similar length, as many as a run has room for.
     let (mut model, together): (Box<dyn Next + '_>, usize) = match keeps {
@@ -157,11 +179,11 @@ pub fn translate(
             (Box::new(Whole { planned, form, x }), together)
         }
     };
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|n| (sources[*n].len(), *n));
-    let mut found: Vec<Option<Translation>> = vec![None; texts.len()];
+    let mut order: Vec<usize> = (0..sources.len()).collect();
+    order.sort_by_key(|n| (longest(sources[*n]), *n));
+    let mut found: Vec<Option<Translation>> = vec![None; sources.len()];
     for (done, group) in order.chunks(together).enumerate() {
-        let these: Vec<&[i32]> = group.iter().map(|n| &sources[*n][..]).collect();
+        let these: Vec<&[Vec<i32>]> = group.iter().map(|n| sources[*n]).collect();
         for (n, best) in group.iter().zip(search(&mut *model, &these, &rules)?) {
             found[*n] = Some(Translation {
                 text: text(tokenizer, &best.tokens)?,
@@ -169,9 +191,14 @@ pub fn translate(
                 tokens: best.tokens.len() as u64 + 1,
             });
         }
-        report((done * together + group.len()).min(texts.len()));
+        report((done * together + group.len()).min(sources.len()));
     }
     Ok(found.into_iter().flatten().collect())
+}
+
+/// Tokens of the longest of some texts.
+fn longest(texts: &[Vec<i32>]) -> usize {
+    texts.iter().map(Vec::len).max().unwrap_or(0)
 }
 
 fn text(tokenizer: &Tokenizer, tokens: &[i32]) -> Result<String, TokenizerError> {
@@ -190,10 +217,13 @@ fn rows(x: &Executor, entry: EntryId) -> usize {
     entry.map_or(0, |e| e.maxima.batch) as usize
 }
 
+/// Sources, one for each input, and the tokens of a translation of them.
+type Row<'r> = (&'r [Vec<i32>], &'r [i32]);
+
 /// What the next token of texts may be.
 trait Next {
-    /// Logits for each pair of a source, with its end, and the tokens of its translation so far.
-    fn next(&mut self, rows: &[(&[i32], &[i32])]) -> Result<Vec<Vec<f64>>, RunError>;
+    /// Logits for each pair of sources, with their ends, and the tokens of their translation so far.
+    fn next(&mut self, rows: &[Row]) -> Result<Vec<Vec<f64>>, RunError>;
 }
 
 /// Entry `forward`, run on all tokens so far.
@@ -204,27 +234,28 @@ struct Whole<'x> {
 }
 
 impl Next for Whole<'_> {
-    fn next(&mut self, rows: &[(&[i32], &[i32])]) -> Result<Vec<Vec<f64>>, RunError> {
+    fn next(&mut self, rows: &[Row]) -> Result<Vec<Vec<f64>>, RunError> {
         let vocab = self.x.manifest().model.vocab as usize;
         let [begin, padding] = [self.form.begin, self.form.padding].map(|token| token as i32);
         let mut logits = Vec::new();
         for rows in rows.chunks(self.planned) {
             let most = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(1);
-            let beside = most(&mut rows.iter().map(|(s, _)| s.len()));
+            let beside = most(&mut rows.iter().map(|(s, _)| longest(s)));
             let columns = most(&mut rows.iter().map(|(_, t)| t.len() + 1));
-            let (mut source, mut tokens) = (Vec::new(), Vec::new());
-            for (n, (of_source, of_target)) in rows.iter().enumerate() {
-                source.extend_from_slice(of_source);
-                source.resize((n + 1) * beside, padding);
+            let mut sources = vec![Vec::new(); self.form.sources.len()];
+            let mut tokens = Vec::new();
+            for (n, (of_sources, of_target)) in rows.iter().enumerate() {
+                for (to, of_source) in sources.iter_mut().zip(*of_sources) {
+                    to.extend_from_slice(of_source);
+                    to.resize((n + 1) * beside, padding);
+                }
                 tokens.push(begin);
                 tokens.extend_from_slice(of_target);
                 tokens.resize((n + 1) * columns, padding);
             }
             let at = Bindings::new(rows.len() as u64, columns as u64).beside(beside as u64);
-            let given = [
-                (names::SOURCE, Value::I32(&source)),
-                (names::TOKENS, Value::I32(&tokens)),
-            ];
+            let mut given = fed(&self.form, &sources);
+            given.push((names::TOKENS, Value::I32(&tokens)));
             let out = self.x.run(EntryId::Forward, at, &given, &[])?;
             let out = out.reals(names::LOGITS)?;
             for (n, (_, of_target)) in rows.iter().enumerate() {
@@ -236,12 +267,19 @@ impl Next for Whole<'_> {
     }
 }
 
-/// Entries `encode` and `extend`, on the texts of one source.
+/// What entries are given for the inputs of encoders.
+fn fed<'v>(form: &'v Pairs, sources: &'v [Vec<i32>]) -> Vec<(&'v str, Value<'v>)> {
+    let both = form.sources.iter().zip(sources);
+    both.map(|(of, tokens)| (&of.input[..], Value::I32(tokens)))
+        .collect()
+}
+
+/// Entries `encode` and `extend`, on the texts of the same sources.
 struct Kept<'x> {
     x: &'x mut Executor,
     form: Pairs,
-    /// What was read last: a source, and texts of which all tokens are kept.
-    source: Vec<i32>,
+    /// What was read last: sources, and texts of which all tokens are kept.
+    sources: Vec<Vec<i32>>,
     texts: Vec<Vec<i32>>,
 }
 
@@ -252,30 +290,32 @@ impl Kept<'_> {
         Ok(Kept {
             x,
             form,
-            source: Vec::new(),
+            sources: Vec::new(),
             texts: Vec::new(),
         })
     }
 
     /// Of each text the one that it goes on from, where all but its last token were read.
-    fn parents(&self, rows: &[(&[i32], &[i32])]) -> Option<Vec<usize>> {
-        let parent = |(source, text): &(&[i32], &[i32])| {
+    fn parents(&self, rows: &[Row]) -> Option<Vec<usize>> {
+        let parent = |(sources, text): &Row| {
             let (_, before) = text.split_last()?;
-            let known = self.source == *source;
+            let known = self.sources == *sources;
             self.texts.iter().position(|t| known && t == before)
         };
         rows.iter().map(parent).collect()
     }
 
-    /// Reads a source, in a row as long as its context: what is kept has a row for each of its places.
-    fn encode(&mut self, source: &[i32]) -> Result<(), RunError> {
+    /// Reads sources, in rows as long as their context: what is kept has a row for each of its places.
+    fn encode(&mut self, sources: &[Vec<i32>]) -> Result<(), RunError> {
         let context = source_window(self.x);
-        let mut tokens = source.to_vec();
-        tokens.resize(context as usize, self.form.padding as i32);
+        let mut rows = sources.to_vec();
+        let padding = self.form.padding as i32;
+        rows.iter_mut()
+            .for_each(|row| row.resize(context as usize, padding));
         let at = Bindings::new(1, 1).beside(context);
-        let given = [(names::SOURCE, Value::I32(&tokens))];
-        self.x.run(EntryId::Encode, at, &given, &[])?;
-        self.source = source.to_vec();
+        self.x
+            .run(EntryId::Encode, at, &fed(&self.form, &rows), &[])?;
+        self.sources = sources.to_vec();
         Ok(())
     }
 
@@ -299,10 +339,10 @@ impl Kept<'_> {
 }
 
 impl Next for Kept<'_> {
-    fn next(&mut self, rows: &[(&[i32], &[i32])]) -> Result<Vec<Vec<f64>>, RunError> {
+    fn next(&mut self, rows: &[Row]) -> Result<Vec<Vec<f64>>, RunError> {
         let mut logits = Vec::new();
         for rows in rows.chunk_by(|a, b| a.0 == b.0 && a.1.len() == b.1.len()) {
-            let ((source, first), texts) = (rows[0], rows.iter().map(|(_, text)| *text));
+            let ((sources, first), texts) = (rows[0], rows.iter().map(|(_, text)| *text));
             let texts: Vec<&[i32]> = texts.collect();
             let begin = match self.parents(rows) {
                 Some(parents) => {
@@ -310,7 +350,7 @@ impl Next for Kept<'_> {
                     first.len()
                 }
                 None => {
-                    self.encode(source)?;
+                    self.encode(sources)?;
                     0
                 }
             };
@@ -350,7 +390,7 @@ struct Partial {
     log_p: f64,
 }
 
-/// The texts of one source.
+/// The texts that are made of the same sources.
 #[derive(Clone)]
 struct Beam {
     open: Vec<Partial>,
@@ -358,11 +398,11 @@ struct Beam {
     ended: Vec<(f64, Partial)>,
 }
 
-/// The best text for each source. A search ends when as many texts have ended as are kept, or when none that is open can become better than
+/// The best text for each of these. A search ends when as many texts have ended as are kept, or when none that is open can become better than
 /// the best of these; a text that has the most tokens ends.
 fn search(
     model: &mut dyn Next,
-    sources: &[&[i32]],
+    sources: &[&[Vec<i32>]],
     rules: &Rules,
 ) -> Result<Vec<Partial>, TranslateError> {
     let start = Beam {
@@ -378,7 +418,7 @@ fn search(
             let open = beam.open.iter();
             open.map(move |p| (*source, &p.tokens[..]))
         });
-        let rows: Vec<(&[i32], &[i32])> = rows.collect();
+        let rows: Vec<Row> = rows.collect();
         if rows.is_empty() {
             break;
         }
@@ -451,8 +491,8 @@ mod tests {
     /// Texts of tokens 0 and 1, and 2 for their end; 3 is never in a text. Logits follow from the tokens so far and the source.
     struct Known;
 
-    fn logits(source: &[i32], tokens: &[i32]) -> Vec<f64> {
-        let all = source.iter().chain(tokens);
+    fn logits(source: &[Vec<i32>], tokens: &[i32]) -> Vec<f64> {
+        let all = source.iter().flatten().chain(tokens);
         let seed = all.fold(7u64, |h, t| {
             (h ^ (*t as u64 + 11)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
         });
@@ -461,7 +501,7 @@ mod tests {
     }
 
     impl Next for Known {
-        fn next(&mut self, rows: &[(&[i32], &[i32])]) -> Result<Vec<Vec<f64>>, RunError> {
+        fn next(&mut self, rows: &[Row]) -> Result<Vec<Vec<f64>>, RunError> {
             Ok(rows.iter().map(|(s, t)| logits(s, t)).collect())
         }
     }
@@ -476,7 +516,7 @@ mod tests {
         }
     }
 
-    fn log_p(source: &[i32], tokens: &[i32]) -> f64 {
+    fn log_p(source: &[Vec<i32>], tokens: &[i32]) -> f64 {
         let steps = (0..=tokens.len()).map(|n| {
             let z = logits(source, &tokens[..n]);
             let chosen = tokens.get(n).map_or(2, |t| *t as usize);
@@ -496,12 +536,14 @@ mod tests {
         for (source, alpha) in [(0, 0.0), (1, 0.6), (2, 1.0), (3, 0.6), (4, 2.0), (5, 0.0)] {
             for lengths in [[1, 5], [3, 5], [5, 5], [1, 1]] {
                 let r = rules(64, alpha, lengths);
-                let score = |t: &Vec<i32>| r.score(log_p(&[source], t), t.len() + 1);
+                let score = |t: &Vec<i32>| r.score(log_p(&[vec![source]], t), t.len() + 1);
                 let texts = all(lengths);
                 let best = texts.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
-                let found = search(&mut Known, &[&[source]], &r).unwrap().remove(0);
+                let found = search(&mut Known, &[&[vec![source]]], &r)
+                    .unwrap()
+                    .remove(0);
                 assert_eq!(Some(&found.tokens), best, "{source} {alpha} {lengths:?}");
-                assert!((found.log_p - log_p(&[source], &found.tokens)).abs() < 1e-12);
+                assert!((found.log_p - log_p(&[vec![source]], &found.tokens)).abs() < 1e-12);
             }
         }
     }
@@ -511,22 +553,23 @@ mod tests {
         for source in 0..20 {
             let mut tokens: Vec<i32> = Vec::new();
             while tokens.len() < 7 {
-                let z = logits(&[source], &tokens);
+                let z = logits(&[vec![source]], &tokens);
                 let best = (0..3).max_by(|a, b| z[*a].total_cmp(&z[*b])).unwrap();
                 if best == 2 {
                     break;
                 }
                 tokens.push(best as i32);
             }
-            let found = search(&mut Known, &[&[source]], &rules(1, 0.6, [1, 8]));
+            let found = search(&mut Known, &[&[vec![source]]], &rules(1, 0.6, [1, 8]));
             assert_eq!(found.unwrap()[0].tokens, tokens, "{source}");
         }
     }
 
     #[test]
     fn texts_that_are_searched_together_are_those_searched_alone() {
-        let sources: Vec<[i32; 2]> = (0..9).map(|n| [n, 3 * n]).collect();
-        let together: Vec<&[i32]> = sources.iter().map(|s| &s[..]).collect();
+        // Two sources each.
+        let sources: Vec<[Vec<i32>; 2]> = (0..9).map(|n| [vec![n], vec![3 * n]]).collect();
+        let together: Vec<&[Vec<i32>]> = sources.iter().map(|s| &s[..]).collect();
         let r = rules(3, 0.6, [2, 6]);
         let found = search(&mut Known, &together, &r).unwrap();
         for (source, found) in together.iter().zip(found) {
@@ -538,8 +581,8 @@ mod tests {
     #[test]
     fn a_longer_text_is_preferred_the_more_the_penalty_is() {
         let length = |alpha| {
-            let sources: Vec<[i32; 1]> = (0..40).map(|n| [n]).collect();
-            let sources: Vec<&[i32]> = sources.iter().map(|s| &s[..]).collect();
+            let sources: Vec<[Vec<i32>; 1]> = (0..40).map(|n| [vec![n]]).collect();
+            let sources: Vec<&[Vec<i32>]> = sources.iter().map(|s| &s[..]).collect();
             let found = search(&mut Known, &sources, &rules(64, alpha, [1, 5])).unwrap();
             found.iter().map(|p| p.tokens.len()).sum::<usize>()
         };
@@ -550,11 +593,11 @@ mod tests {
     fn logits_that_are_not_finite_are_an_error() {
         struct Broken;
         impl Next for Broken {
-            fn next(&mut self, rows: &[(&[i32], &[i32])]) -> Result<Vec<Vec<f64>>, RunError> {
+            fn next(&mut self, rows: &[Row]) -> Result<Vec<Vec<f64>>, RunError> {
                 Ok(rows.iter().map(|_| vec![0.0, f64::NAN, 0.0, 0.0]).collect())
             }
         }
-        let found = search(&mut Broken, &[&[1]], &rules(2, 0.6, [1, 4]));
+        let found = search(&mut Broken, &[&[vec![1]]], &rules(2, 0.6, [1, 4]));
         assert!(matches!(found, Err(TranslateError::NonFinite)));
     }
 }

@@ -40,7 +40,7 @@ pub fn dataset_of(
     }
 }
 
-/// Source and target of each pair that a run holds out, or of all pairs in other files; `None` of a run on anything else.
+/// Sources and target of each pair that a run holds out, or of all pairs in other files; `None` of a run on anything else.
 ///
 /// # Errors
 /// When there is no run, or its files cannot be read.
@@ -48,7 +48,7 @@ pub fn pairs_of(
     run: &Path,
     files: &[PathBuf],
     show: Show,
-) -> Result<Option<Vec<[String; 2]>>, TrainError> {
+) -> Result<Option<Vec<Vec<String>>>, TrainError> {
     let artifact = Artifact::load(&run.join(MODEL))?;
     let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
     let progress = checkpoint.progress()?;
@@ -112,14 +112,18 @@ pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainEr
     })
 }
 
-/// Whether images, vectors or sentences are of the form that the model was compiled for. A checkpoint says the form again, and may be damaged.
+/// Whether images, vectors, sentences, pairs or texts with classes are of the form that the model was compiled for. A checkpoint says the form again, and may be damaged.
 fn same_form(a: &Artifact, data: &Data, run: &Path) -> Result<(), TrainError> {
     let train = a.manifest().train.as_ref();
     let compiled = train.map_or(&data.form, |t| &t.data.form);
     let has_sizes = |form: &Form| {
         matches!(
             form,
-            Form::Images(_) | Form::Vectors(_) | Form::Sentences(_) | Form::Labelled(_)
+            Form::Images(_)
+                | Form::Vectors(_)
+                | Form::Sentences(_)
+                | Form::Pairs(_)
+                | Form::Labelled(_)
         )
     };
     if data.form == *compiled || !has_sizes(&data.form) && !has_sizes(compiled) {

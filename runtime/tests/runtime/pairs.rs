@@ -1,6 +1,6 @@
 //! Files of texts in pairs: what is read of them, in which order, and what is refused.
 
-use odec_program::manifest::{Data, Form, Pairs, Tokenizer as Named};
+use odec_program::manifest::{Data, Form, Pairs, Read, Tokenizer as Named};
 use odec_program::names::{SOURCE, TARGETS, TOKENS};
 use odec_runtime::data::dataset::{Draw, InTokens, Unit};
 use odec_runtime::data::{DataError, Source, sources};
@@ -43,7 +43,10 @@ impl Reading<'_> {
             files: files.iter().map(|f| f.display().to_string()).collect(),
             form: Form::Pairs(Pairs {
                 tokenizer: Named::Bytes,
-                source,
+                sources: vec![Read {
+                    input: SOURCE.into(),
+                    key: source,
+                }],
                 target,
                 begin: vocab - 3,
                 end: vocab - 2,
@@ -321,7 +324,7 @@ fn what_is_wrong_with_a_pair_is_named_by_file_and_line() {
         (
             vec!["a.en"],
             vec![b"1\n".to_vec()],
-            "a.en: no file of targets is named behind it; files named ….jsonl or ….tsv have both",
+            "a.en: no file of targets is named behind it; files named ….jsonl or ….tsv have all texts",
         ),
         (
             vec!["a.tsv"],
@@ -509,8 +512,11 @@ fn held_out_pairs_come_by_length_and_some_are_spread_over_all() {
     let texts = |whole| reading.with(&file, bytes, |s| sources::held_out_pairs(s, whole));
     let texts = |whole| texts(whole).unwrap().unwrap();
     assert!(texts(false).is_sorted());
-    assert_eq!(BTreeSet::from_iter(texts(false)), all);
-    assert_eq!(texts(true), (0..PAIRS).map(self::texts).collect::<Vec<_>>());
+    let held_out = texts(false).into_iter();
+    let held_out = held_out.map(|both| <[String; 2]>::try_from(both).unwrap());
+    assert_eq!(BTreeSet::from_iter(held_out), all);
+    let both = (0..PAIRS).map(|n| self::texts(n).to_vec());
+    assert_eq!(texts(true), both.collect::<Vec<_>>());
 }
 
 /// Micro-batch `number` of a run that takes two of at most `most` tokens in a step.
@@ -609,4 +615,77 @@ fn batches_of_tokens_have_each_pair_once_in_an_epoch() {
     let all = all.count();
     let (first, second) = (batches(&forth[..all]), batches(&forth[all..2 * all]));
     assert!(first.intersection(&second).count() < all / 4);
+}
+
+/// Rows of all sources are as long as the longest of them; a file has all texts, or there is one for each.
+#[test]
+fn several_sources_are_read() {
+    let place = Place::new();
+    let read = |input: &str, key: &str| Read {
+        input: input.into(),
+        key: key.into(),
+    };
+    let opened = |files: &[PathBuf]| {
+        let mut data = Reading::default().data(files, VOCAB);
+        let Form::Pairs(form) = &mut data.form else {
+            panic!("no pairs");
+        };
+        form.sources = vec![read("notes", "notes"), read(SOURCE, "en")];
+        let source = Source {
+            data: &data,
+            tokenizer: &Tokenizer::bytes(),
+            cache: Path::new("/nowhere"),
+            context: CONTEXT,
+            source_context: BESIDE,
+            show: Show::Nothing,
+        };
+        sources::open(source, VOCAB)
+    };
+    let json = "{\"en\": \"e\", \"de\": \"d\", \"notes\": \"now\"}\n{\"en\": \"two\", \"de\": \"zwei\", \"notes\": \"n\"}\n";
+    let files = [
+        vec![place.write("a.jsonl", json)],
+        vec![place.write("a.tsv", "notes\ten\tde\nnow\te\td\nn\ttwo\tzwei\n")],
+        ["a.notes", "a.en", "a.de"]
+            .into_iter()
+            .zip(["now\nn\n", "e\ntwo\n", "d\nzwei\n"])
+            .map(|(name, text)| place.write(name, text))
+            .collect(),
+    ];
+    for files in &files {
+        let set = opened(files).unwrap().all_held_out();
+        let batch = set.held_out_batches(2, CONTEXT, None).unwrap().next();
+        let batch = batch.unwrap().unwrap();
+        assert_eq!((batch.rows, batch.columns, batch.source), (2, 5, 4));
+        let [n, o, w, e, t] = b"nowet".map(i32::from);
+        assert_eq!(
+            batch.whole("notes"),
+            [n, o, w, END, n, END, PADDING, PADDING]
+        );
+        assert_eq!(
+            batch.whole(SOURCE),
+            [e, END, PADDING, PADDING, t, w, o, END]
+        );
+        // 26 places, of which 4 + 2 + 2 + 4 + 2 + 5 are filled.
+        assert_eq!((batch.places(), batch.padding), (26, Some(7)));
+        assert_eq!(batch.count(Unit::Tokens), 19);
+    }
+    let said = opened(&files[2][..2]).err().unwrap().to_string();
+    assert!(
+        said.ends_with(
+            "no file of targets is named behind it; files named ….jsonl or ….tsv have all texts"
+        ),
+        "{said}"
+    );
+    let short = [&files[2][..2], &[place.write("b.de", "d\n")]].concat();
+    let said = opened(&short).err().unwrap().to_string();
+    assert!(
+        said.contains("a.notes: it has 2 lines and") && said.contains("b.de has 1"),
+        "{said}"
+    );
+    let lacks = place.write("b.jsonl", "{\"en\": \"e\", \"de\": \"d\"}");
+    let said = opened(&[lacks]).err().unwrap().to_string();
+    assert!(
+        said.ends_with("b.jsonl, line 1: there is no text under `notes`"),
+        "{said}"
+    );
 }

@@ -87,7 +87,7 @@ impl Part for Labelled {
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
         let tokenizer = Named::read(given?, r)?;
         let (files, span, names) = (files?, r.span(), names?);
-        if let Some(alone) = manifest::Pairs::alone(&files) {
+        if let Some((alone, _)) = manifest::Pairs::alone(&files, 2) {
             let message = format!("{alone:?} has no file of labels behind it");
             let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
             let help = "write `labelled(\"texts.txt\", \"labels.txt\", …)`; files named `….jsonl` or `….tsv` have both";

@@ -4,6 +4,7 @@
 //! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
 
 use crate::arguments::Argument;
+use crate::beginnings::Beginning;
 use crate::codes;
 use crate::inputs::Input;
 use crate::layers::Sizes;
@@ -37,8 +38,8 @@ pub trait DataSource: Debug {
 #[derive(Clone, Copy)]
 pub struct Ends<'m> {
     pub input: &'m dyn Input,
-    /// What an encoder reads, in models of two sequences.
-    pub source: Option<&'m dyn Input>,
+    /// What encoders read, in models of several sequences.
+    pub sources: &'m [Beginning],
     pub output: &'m dyn Output,
     /// Those with labels.
     pub also: &'m [OutputSpec],
@@ -52,10 +53,10 @@ pub struct Ends<'m> {
 }
 
 impl Ends<'_> {
-    /// What the model is to predict, unless its loss asks for something else. Of two sequences the last kind of token is padding.
+    /// What the model is to predict, unless its loss asks for something else. Of several sequences the last kind of token is padding.
     pub fn asks(self) -> Loss {
-        match (self.output.asks(), self.source) {
-            (Loss::Next, Some(_)) => Loss::Pairs {
+        match (self.output.asks(), self.sources) {
+            (Loss::Next, [_, ..]) => Loss::Pairs {
                 padding: self.input.vocab().unwrap_or(u64::MAX).saturating_sub(1),
             },
             (asks, _) => asks,
@@ -75,11 +76,11 @@ impl Ends<'_> {
         None
     }
 
-    /// The kinds of tokens that a model of one sequence knows; says so where it reads none, or two sequences. `which` begins the sentence.
+    /// The kinds of tokens that a model of one sequence knows; says so where it reads none, or several sequences. `which` begins the sentence.
     fn vocab(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
-        if self.source.is_some() {
+        if !self.sources.is_empty() {
             let d = incompatible(span, &format!("{which} gives one sequence"));
-            let d = d.label("this model reads two");
+            let d = d.label("this model reads several");
             sink.push(d.help("write `data pairs(\"train.en\", \"train.de\", tokenizer: bytes)`"));
             return None;
         }

@@ -6,11 +6,12 @@ use crate::codes;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{self, Data, Form, Loss};
+use odec_program::manifest::{self, Data, Form, Loss, Read};
+use odec_program::names;
 
 const FILES: Argument = Argument::paths(
     "files",
-    "`….jsonl` or `….tsv`, each with both texts; all others two by two: the texts, line by line, and those that belong to them",
+    "`….jsonl` or `….tsv`, each with all texts; of all others one for each text, line by line, the targets at last",
 );
 const SOURCE: Argument = Argument::text(
     "source",
@@ -50,10 +51,11 @@ impl Part for Pairs {
     const DECLARATION: Declaration = Declaration {
         name: "pairs",
         about: About {
-            summary: "Texts in pairs: a model of two sequences reads the first of each and writes the second.",
+            summary: "Texts in pairs: a model of two sequences reads the first of each and writes the second; with more inputs it reads a text for each.",
             formula: "the model reads `source end` and, at place i, `begin target₁ … targetᵢ₋₁`; it predicts targetᵢ, and `end` at last. Shorter rows of a batch are filled with `padding`",
             source: "",
             notes: &[
+                "The text of `input source: …` is where `source` says, that of another input, `input notes: …`, is under its label.",
                 "The last three numbers of the vocabulary are `begin`, `end` and `padding`, so bytes need `vocab: 259`.",
                 "A step takes pairs of similar length: those of 64 batches are sorted by it, and the batches shuffled. Every pair is drawn once in an epoch.",
                 "With `batch tokens(4096)` a batch has as many pairs as fit into so many tokens of either text, padding among them.",
@@ -86,32 +88,36 @@ impl Part for Pairs {
         let given = r.needed(&TOKENIZER);
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
         let tokenizer = Named::read(given?, r)?;
-        let (files, all) = (files?, r.span());
-        if let Some(alone) = manifest::Pairs::alone(&files) {
-            let message = format!("{alone:?} has no file of targets behind it");
-            let d = Diagnostic::error(codes::ARGUMENT_COUNT, all, message);
-            let help = "write `pairs(\"train.en\", \"train.de\", …)`; files named `….jsonl` or `….tsv` have both texts";
-            return r.fail(d.help(help));
-        }
         Some(Pairs {
-            files,
+            files: files?,
             source: source?,
             target: target?,
             tokenizer,
-            span: all,
+            span: r.span(),
             skip_longer,
             held_out_percent: held_out_percent?,
         })
     }
 }
 
+impl Pairs {
+    /// Where the text of an input is: under its label, but for that of `source`, which an argument says.
+    fn read_by(&self, input: String) -> Read {
+        let key = match input == names::SOURCE {
+            true => self.source.clone(),
+            false => input.clone(),
+        };
+        Read { input, key }
+    }
+}
+
 impl DataSource for Pairs {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
         let all = self.span;
-        let vocab = match (of.source, of.input.vocab(), of.asks()) {
-            (Some(_), Some(vocab), Loss::Pairs { .. }) => vocab,
-            (None, Some(_), Loss::Next) => {
-                let d = incompatible(all, "`pairs` are read by models of two sequences");
+        let vocab = match (of.sources, of.input.vocab(), of.asks()) {
+            ([_, ..], Some(vocab), Loss::Pairs { .. }) => vocab,
+            ([], Some(_), Loss::Next) => {
+                let d = incompatible(all, "`pairs` are read by models of several sequences");
                 sink.push(d.label("this model reads one").help(INPUTS));
                 return None;
             }
@@ -128,11 +134,21 @@ impl DataSource for Pairs {
             }
         };
         let [begin, end, padding] = self.tokenizer.special(vocab, sink)?;
+        let labels = of.sources.iter().map(|b| b.label.clone());
+        let sources: Vec<Read> = labels.map(|input| self.read_by(input)).collect();
+        if let Some((alone, lacks)) = manifest::Pairs::alone(&self.files, sources.len() + 1) {
+            let texts = sources.get(lacks).map_or("target", |s| &s.input);
+            let message = format!("{alone:?} has no file of {texts}s behind it");
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, all, message);
+            let help = "write `pairs(\"train.en\", \"train.de\", …)`, a file for each input and the targets at last; files named `….jsonl` or `….tsv` have all texts";
+            sink.push(d.help(help));
+            return None;
+        }
         Some(Data {
             files: self.files.clone(),
             form: Form::Pairs(manifest::Pairs {
                 tokenizer: self.tokenizer.tokenizer.clone(),
-                source: self.source.clone(),
+                sources,
                 target: self.target.clone(),
                 begin,
                 end,

@@ -1,9 +1,9 @@
 //! Files of texts with a class each.
 //!
 //! All of them are read and made into tokens when they are opened, so that whatever is wrong with a text or a label is said before training
-//! begins, by its file and line. Leaves how texts stand in files to `two_texts.rs`.
+//! begins, by its file and line. Leaves how texts stand in files to `columns.rs`.
 
-use super::two_texts::{Both, TwoTexts};
+use super::columns::{Columns, Row};
 use super::{DataSource, files};
 use crate::data::dataset::Dataset;
 use crate::data::texts::{Form, TextSet, Tokens};
@@ -26,9 +26,9 @@ impl DataSource for LabelledFiles<'_> {
             return Err(DataError::Special { needs, vocab });
         }
         let (found, known) = files(s).map_err(missing)?;
-        let (mut tokens, mut waiting, mut cut) = (Tokens::default(), Vec::new(), Cut::default());
-        self.files().read(&found, &mut |both| {
-            waiting.push(both);
+        let (mut tokens, mut waiting, mut cut) = (Tokens::new(2), Vec::new(), Cut::default());
+        self.files().read(&found, &mut |row| {
+            waiting.push(row);
             match waiting.len() < TOGETHER {
                 true => Ok(()),
                 false => self.take(s, &mut waiting, (&mut tokens, &mut cut)),
@@ -59,11 +59,10 @@ struct Cut {
 }
 
 impl LabelledFiles<'_> {
-    fn files(&self) -> TwoTexts<'_> {
-        TwoTexts {
+    fn files(&self) -> Columns<'_> {
+        Columns {
             called: "texts",
-            what: ["text", "label"],
-            keys: [&self.form.text, &self.form.label],
+            texts: vec![("text", &self.form.text), ("label", &self.form.label)],
             whole: true,
         }
     }
@@ -72,20 +71,20 @@ impl LabelledFiles<'_> {
     fn take(
         &self,
         s: &Source,
-        waiting: &mut Vec<Both>,
+        waiting: &mut Vec<Row>,
         (tokens, cut): (&mut Tokens, &mut Cut),
     ) -> Result<(), DataError> {
-        let texts = waiting.iter().map(|both| both.texts[0].clone());
+        let texts = waiting.iter().map(|row| row.texts[0].clone());
         let texts = s.tokenizer.encode_all(texts.collect())?;
         let room = s.context.saturating_sub(Labelled::AROUND) as usize;
-        for (both, text) in waiting.drain(..).zip(texts) {
-            let class = self.class(&both)?;
+        for (row, text) in waiting.drain(..).zip(texts) {
+            let class = self.class(&row)?;
             // What a tokenizer makes nothing of.
             if text.is_empty() {
-                return Err(both.bad("its text is empty".into()));
+                return Err(row.bad("its text is empty".into()));
             }
             if text.len() > room && !self.form.cut_longer {
-                return Err(both.bad(format!(
+                return Err(row.bad(format!(
                     "its text has {} tokens, a begin and an end, and the context has room for {}; give a longer context, or write `labelled(…, cut_longer)`",
                     text.len(),
                     s.context
@@ -93,21 +92,21 @@ impl LabelledFiles<'_> {
             }
             if text.len() > room {
                 cut.number += 1;
-                cut.first.get_or_insert_with(|| both.place());
+                cut.first.get_or_insert_with(|| row.place());
             }
             if tokens.len() == u32::MAX {
                 let path = s.data.files.join(", ");
                 let reason = format!("more than {} texts", u32::MAX);
                 return Err(DataError::Pairs { path, reason });
             }
-            tokens.push(&text[..text.len().min(room)], &[class]);
+            tokens.push([&text[..text.len().min(room)], &[class][..]]);
         }
         Ok(())
     }
 
     /// The class that a label is the name or the number of.
-    fn class(&self, both: &Both) -> Result<u32, DataError> {
-        let label = both.texts[1].trim();
+    fn class(&self, row: &Row) -> Result<u32, DataError> {
+        let label = row.texts[1].trim();
         let (names, classes) = (&self.form.names, self.form.classes);
         let found = match names.is_empty() {
             true => label.parse().ok().filter(|n| u64::from(*n) < classes),
@@ -117,7 +116,7 @@ impl LabelledFiles<'_> {
                 .map(|n| n as u32),
         };
         found.ok_or_else(|| {
-            both.bad(match names.is_empty() {
+            row.bad(match names.is_empty() {
                 true => format!(
                     "its label is {label:?}, and classes are numbers from 0 to {}; where they have names, write `names: \"…, …\"`",
                     classes.saturating_sub(1)

@@ -4,6 +4,7 @@
 
 pub(super) mod arrays;
 mod bytes;
+mod columns;
 mod image_folder;
 mod images;
 mod labelled;
@@ -11,7 +12,6 @@ mod pairs;
 mod sentences;
 mod token_files;
 mod tokenised;
-mod two_texts;
 mod vectors;
 
 use crate::data::corpus::Corpus;
@@ -62,11 +62,11 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
     source.open(&s, vocab)
 }
 
-/// Source and target of the pairs that are held out, or of all of them; `None` of data that is no pairs.
+/// Sources and target of the pairs that are held out, or of all of them; `None` of data that is no pairs.
 ///
 /// # Errors
 /// As [`open`].
-pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, DataError> {
+pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<Vec<String>>>, DataError> {
     match &s.data.form {
         Form::Pairs(form) => PairFiles { form }.held_out(&s, all).map(Some),
         Form::Text { .. }

@@ -1,9 +1,9 @@
 //! Files of texts in pairs.
 //!
 //! All of them are read and made into tokens when they are opened, so that whatever is wrong with a pair is said before training begins, by
-//! its file and line. Leaves how texts stand in files to `two_texts.rs`.
+//! its file and line. Leaves how texts stand in files to `columns.rs`.
 
-use super::two_texts::{Both, TwoTexts};
+use super::columns::{Columns, Row};
 use super::{DataSource, files};
 use crate::data::dataset::Dataset;
 use crate::data::identity::DataFile;
@@ -26,9 +26,9 @@ impl DataSource for PairFiles<'_> {
             return Err(DataError::Special { needs, vocab });
         }
         let (found, known) = files(s).map_err(missing)?;
-        let mut tokens = Tokens::default();
-        let skipped = self.each(s, &found, &mut |_, source, target| {
-            tokens.push(source, target);
+        let mut tokens = Tokens::new(self.form.sources.len() + 1);
+        let skipped = self.each(s, &found, &mut |_, texts| {
+            tokens.push(texts.iter().map(Vec::as_slice));
         })?;
         if let Some(skipped) = skipped {
             let display = Display::new(s.show);
@@ -42,15 +42,16 @@ impl DataSource for PairFiles<'_> {
     }
 }
 
-/// Is given a pair, and the tokens of both of its texts.
-type TakeTokens<'t> = &'t mut dyn FnMut(Both, &[u32], &[u32]);
+/// Is given a pair, and the tokens of its texts, the target's at last.
+type TakeTokens<'t> = &'t mut dyn FnMut(Row, &[Vec<u32>]);
 
 impl PairFiles<'_> {
-    fn files(&self) -> TwoTexts<'_> {
-        TwoTexts {
+    fn files(&self) -> Columns<'_> {
+        let sources = self.form.sources.iter();
+        let sources = sources.map(|s| (&s.input[..], &s.key));
+        Columns {
             called: "pairs",
-            what: ["source", "target"],
-            keys: [&self.form.source, &self.form.target],
+            texts: sources.chain([("target", &self.form.target)]).collect(),
             whole: false,
         }
     }
@@ -59,10 +60,10 @@ impl PairFiles<'_> {
     ///
     /// # Errors
     /// As when they are opened.
-    pub fn held_out(&self, s: &Source, all: bool) -> Result<Vec<[String; 2]>, DataError> {
+    pub fn held_out(&self, s: &Source, all: bool) -> Result<Vec<Vec<String>>, DataError> {
         let (found, _) = files(s).map_err(missing)?;
         let mut texts = Vec::new();
-        self.each(s, &found, &mut |pair, _, _| {
+        self.each(s, &found, &mut |pair, _| {
             texts.push(pair.texts);
         })?;
         let (_, held_out) = draw::divided(HELD_OUT, texts.len() as u32, s.data.held_out_percent);
@@ -82,15 +83,19 @@ impl PairFiles<'_> {
         take: TakeTokens,
     ) -> Result<Option<String>, DataError> {
         let (mut all, mut skipped, mut first) = (0_u64, 0_u64, None);
-        let mut tokenise = |pairs: &mut Vec<Both>| -> Result<(), DataError> {
-            let all_of = |n: usize| pairs.iter().map(|p| p.texts[n].clone()).collect();
-            let sources = s.tokenizer.encode_all(all_of(0))?;
-            let targets = s.tokenizer.encode_all(all_of(1))?;
-            let both = sources.iter().zip(&targets);
-            for (pair, (source, target)) in pairs.drain(..).zip(both) {
+        let columns = self.files();
+        let mut tokenise = |pairs: &mut Vec<Row>| -> Result<(), DataError> {
+            let mut each = vec![Vec::new(); pairs.len()];
+            for n in 0..columns.texts.len() {
+                let texts = pairs.iter().map(|p| p.texts[n].clone()).collect();
+                let tokens = s.tokenizer.encode_all(texts)?;
+                let pairs = each.iter_mut().zip(tokens);
+                pairs.for_each(|(pair, tokens)| pair.push(tokens));
+            }
+            for (pair, texts) in pairs.drain(..).zip(each) {
                 all += 1;
-                match self.longer(s, &pair, source, target)? {
-                    None => take(pair, source, target),
+                match self.longer(s, &pair, &texts)? {
+                    None => take(pair, &texts),
                     Some(where_) => {
                         skipped += 1;
                         first.get_or_insert(where_);
@@ -105,7 +110,7 @@ impl PairFiles<'_> {
             Ok(())
         };
         let mut pairs = Vec::new();
-        self.files().read(found, &mut |pair| {
+        columns.read(found, &mut |pair| {
             pairs.push(pair);
             match pairs.len() < TOGETHER {
                 true => Ok(()),
@@ -126,15 +131,13 @@ impl PairFiles<'_> {
     fn longer(
         &self,
         s: &Source,
-        pair: &Both,
-        source: &[u32],
-        target: &[u32],
+        pair: &Row,
+        texts: &[Vec<u32>],
     ) -> Result<Option<String>, DataError> {
-        let texts = [
-            ("source", source, s.source_context),
-            ("target", target, s.context),
-        ];
-        for (what, tokens, context) in texts {
+        let sources = self.form.sources.iter();
+        let sources = sources.map(|of| (&of.input[..], s.source_context));
+        let each = sources.chain([("target", s.context)]).zip(texts);
+        for ((what, context), tokens) in each {
             // What a tokenizer makes nothing of.
             if tokens.is_empty() {
                 return Err(pair.bad(format!("its {what} is empty")));

@@ -1,4 +1,4 @@
-//! Files of two texts that belong together: both in each line of JSON or of a table, or two files, whose lines of the same number are meant.
+//! Files of several texts that belong together: all of them in each line of JSON or of a table, or a file for each, whose lines of the same number are meant.
 //!
 //! Gives them in their order, with the file and line that each is in; says what is wrong with a line by these. Tables have columns between tabs,
 //! without quotes. Lines of JSON and of tables that are empty are passed over. Leaves what the texts are for to those who read them.
@@ -14,27 +14,25 @@ use std::borrow::Cow;
 /// Bytes of a text.
 const LONGEST: usize = 1 << 20;
 
-/// What the two texts are, and where they are found.
-pub(super) struct TwoTexts<'a> {
+/// What the texts are, two at least, and where they are found.
+pub(super) struct Columns<'a> {
     /// What they are called together in messages: `pairs`.
     pub called: &'static str,
-    /// What each text is called in messages: `source`, `target`.
-    pub what: [&'static str; 2],
-    /// The keys of a line of JSON, or the columns of a table.
-    pub keys: [&'a String; 2],
+    /// What each text is called in messages, `source` and `target`, and the key of a line of JSON, or the column of a table, that has it.
+    pub texts: Vec<(&'a str, &'a String)>,
     /// Whether a whole number in JSON stands for the text that it is written as, too.
     pub whole: bool,
 }
 
-/// Two texts, and where they are.
-pub(super) struct Both<'f> {
+/// Texts that belong together, and where they are.
+pub(super) struct Row<'f> {
     pub file: &'f DataFile,
     /// Counted from 0.
     pub line: usize,
-    pub texts: [String; 2],
+    pub texts: Vec<String>,
 }
 
-impl Both<'_> {
+impl Row<'_> {
     /// What is at fault with them.
     pub fn bad(&self, reason: String) -> DataError {
         bad(self.file, self.line, reason)
@@ -46,31 +44,31 @@ impl Both<'_> {
     }
 }
 
-/// Is given the file of two texts, their line, and both.
-type TakeTexts<'t, 'f> = &'t mut dyn FnMut(&'f DataFile, usize, [&str; 2]) -> Result<(), DataError>;
+/// Is given the file of texts, their line, and the texts.
+type TakeTexts<'t, 'f> = &'t mut dyn FnMut(&'f DataFile, usize, &[&str]) -> Result<(), DataError>;
 
-impl TwoTexts<'_> {
+impl Columns<'_> {
     /// Hands out those of all files.
     ///
     /// # Errors
-    /// When a file cannot be read, a line has no two texts, or `take` says so.
+    /// When a file cannot be read, a line lacks a text, or `take` says so.
     pub fn read<'f>(
         &self,
         found: &'f [DataFile],
-        take: &mut dyn FnMut(Both<'f>) -> Result<(), DataError>,
+        take: &mut dyn FnMut(Row<'f>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let names: Vec<String> = found.iter().map(|f| f.path().shown()).collect();
-        if let Some(alone) = Pairs::alone(&names) {
+        if let Some((alone, lacks)) = Pairs::alone(&names, self.texts.len()) {
             return Err(DataError::Pairs {
                 path: alone.into(),
                 reason: format!(
-                    "no file of {}s is named behind it; files named ….jsonl or ….tsv have both",
-                    self.what[1]
+                    "no file of {}s is named behind it; files named ….jsonl or ….tsv have all texts",
+                    self.texts[lacks].0
                 ),
             });
         }
-        let mut take = |file: &'f DataFile, line: usize, texts: [&str; 2]| {
-            for (what, text) in self.what.into_iter().zip(texts) {
+        let mut take = |file: &'f DataFile, line: usize, texts: &[&str]| {
+            for ((what, _), text) in self.texts.iter().zip(texts) {
                 if text.trim().is_empty() {
                     return Err(bad(file, line, format!("its {what} is empty")));
                 }
@@ -81,47 +79,55 @@ impl TwoTexts<'_> {
                     return Err(bad(file, line, reason));
                 }
             }
-            let texts = texts.map(String::from);
-            take(Both { file, line, texts })
+            let texts = texts.iter().map(|text| text.to_string()).collect();
+            take(Row { file, line, texts })
         };
         let mut rest = found.iter();
         while let Some(file) = rest.next() {
-            let bytes = self.whole_file(file)?;
             let name = file.path().to_string_lossy();
             if name.ends_with(".jsonl") {
-                self.json(file, &bytes, &mut take)?;
+                self.json(file, &self.whole_file(file)?, &mut take)?;
             } else if name.ends_with(".tsv") {
-                self.table(file, &bytes, &mut take)?;
-            } else if let Some(other) = rest.next() {
-                let others = self.whole_file(other)?;
-                let (mut sources, mut targets) = (lines(file, &bytes), lines(other, &others));
-                let mut n = 0;
-                loop {
-                    match (sources.next().transpose()?, targets.next().transpose()?) {
-                        (Some((_, source)), Some((_, target))) => take(file, n, [source, target])?,
-                        (None, None) => break,
-                        (source, _) => {
-                            let (long, short) = match source {
-                                Some(_) => (file, other),
-                                None => (other, file),
-                            };
-                            let more = match source {
-                                Some(_) => sources.count(),
-                                None => targets.count(),
-                            };
-                            return Err(DataError::Pairs {
-                                path: long.path().shown(),
-                                reason: format!(
-                                    "it has {} lines and {} has {n}; lines of the same number belong together",
-                                    n + 1 + more,
-                                    short.path().shown()
-                                ),
-                            });
-                        }
-                    }
-                    n += 1;
-                }
+                self.table(file, &self.whole_file(file)?, &mut take)?;
+            } else {
+                let others = rest.by_ref().take(self.texts.len() - 1);
+                self.beside([file].into_iter().chain(others).collect(), &mut take)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Lines of the same number in several files.
+    fn beside<'f>(
+        &self,
+        files: Vec<&'f DataFile>,
+        take: TakeTexts<'_, 'f>,
+    ) -> Result<(), DataError> {
+        let bytes = files.iter().map(|file| self.whole_file(file));
+        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
+        let both = files.iter().zip(&bytes);
+        let mut each: Vec<_> = both.map(|(file, bytes)| lines(file, bytes)).collect();
+        for n in 0.. {
+            let next = each.iter_mut().map(|lines| lines.next().transpose());
+            let next = next.collect::<Result<Vec<_>, _>>()?;
+            let texts: Vec<&str> = next.iter().flatten().map(|(_, text)| *text).collect();
+            if texts.len() == files.len() {
+                take(files[0], n, &texts)?;
+                continue;
+            }
+            let Some(long) = next.iter().position(Option::is_some) else {
+                break;
+            };
+            let short = next.iter().position(Option::is_none).unwrap_or(0);
+            let more = each.swap_remove(long).count();
+            return Err(DataError::Pairs {
+                path: files[long].path().shown(),
+                reason: format!(
+                    "it has {} lines and {} has {n}; lines of the same number belong together",
+                    n + 1 + more,
+                    files[short].path().shown()
+                ),
+            });
         }
         Ok(())
     }
@@ -153,8 +159,13 @@ impl TwoTexts<'_> {
                 };
                 found.ok_or_else(|| bad(file, n, format!("there is no {sought} under `{key}`")))
             };
-            let [first, second] = self.keys;
-            take(file, n, [&text(first)?, &text(second)?])?;
+            let texts = self.texts.iter().map(|(_, key)| text(key));
+            let texts = texts.collect::<Result<Vec<_>, _>>()?;
+            take(
+                file,
+                n,
+                &texts.iter().map(|text| &text[..]).collect::<Vec<_>>(),
+            )?;
         }
         Ok(())
     }
@@ -165,25 +176,23 @@ impl TwoTexts<'_> {
         bytes: &[u8],
         take: TakeTexts<'_, 'f>,
     ) -> Result<(), DataError> {
-        let asked = self.keys;
-        let numbers = asked.map(|column| column.parse().ok().filter(|n: &usize| *n > 0));
-        let mut columns = match numbers {
-            [Some(source), Some(target)] => Some([source - 1, target - 1]),
-            _ => None,
-        };
+        let number = |key: &String| key.parse().ok().filter(|n: &usize| *n > 0);
+        let numbers = self.texts.iter().map(|(_, key)| Some(number(key)? - 1));
+        let mut columns: Option<Vec<usize>> = numbers.collect();
         for line in lines(file, bytes) {
             let (n, line) = line?;
             if line.trim().is_empty() {
                 continue;
             }
             let cells: Vec<&str> = line.split('\t').collect();
-            let Some(columns) = columns else {
+            let Some(columns) = &columns else {
                 let column = |name: &String| {
                     let found = cells.iter().position(|c| c == name);
                     let names = || format!("it has no column `{name}`, but {}", cells.join(", "));
                     found.ok_or_else(|| bad(file, n, names()))
                 };
-                columns = Some([column(asked[0])?, column(asked[1])?]);
+                let found = self.texts.iter().map(|(_, key)| column(key));
+                columns = Some(found.collect::<Result<_, _>>()?);
                 continue;
             };
             let cell = |column: usize| {
@@ -194,9 +203,11 @@ impl TwoTexts<'_> {
                         column + 1
                     )
                 };
-                cells.get(column).ok_or_else(|| bad(file, n, missing()))
+                let found = cells.get(column).copied();
+                found.ok_or_else(|| bad(file, n, missing()))
             };
-            take(file, n, [cell(columns[0])?, cell(columns[1])?])?;
+            let texts = columns.iter().map(|column| cell(*column));
+            take(file, n, &texts.collect::<Result<Vec<_>, _>>()?)?;
         }
         Ok(())
     }
