@@ -26,6 +26,10 @@ from pathlib import Path
 from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+# OpenBLAS takes AVX2 code on AMD's processors that it does not know, at half the speed it could have.
+PROCESSOR = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+if "AuthenticAMD" in PROCESSOR and "avx512f" in PROCESSOR:
+    os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
 import numpy as np  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -36,6 +36,8 @@ pub struct Spec {
     pub evolves: Vec<EvolveSpec>,
     /// The sequences that are read before the one that is predicted: what encoders read.
     pub sources: Vec<Beginning>,
+    /// Their labels.
+    pub labels: Vec<String>,
     /// The state that the output reads.
     pub begin: Beginning,
     pub output: OutputSpec,
@@ -111,7 +113,8 @@ impl Spec {
     pub fn ends(&self) -> Ends<'_> {
         Ends {
             input: &*self.begin.input,
-            sources: &self.sources,
+            source: self.sources.first().map(|b| &*b.input),
+            labels: &self.labels,
             output: &*self.output.kind,
             also: &self.also,
             leading: self.begin.empty_rows(),
@@ -250,6 +253,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     }
     let mut spec = Spec {
         name: model.name.clone(),
+        labels: begins.iter().map(|b| b.label.clone()).collect(),
         sources: begins,
         begin,
         objective: Objective::default(),

@@ -221,7 +221,7 @@ pub fn read(
         let of_texts = |d: &Data| matches!(d.form, Form::Pairs(_) | Form::Labelled(_));
         let several_lengths = told.iter().flatten().any(of_texts);
         let context = ends.map_or(0, |e| {
-            let source = e.sources.first().map_or(0, |source| source.context());
+            let source = e.source.map_or(0, |source| source.context());
             e.sizes.context.max(source)
         });
         if told.as_ref().is_some_and(Option::is_some) && !several_lengths {

@@ -4,7 +4,6 @@
 //! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
 
 use crate::arguments::Argument;
-use crate::beginnings::Beginning;
 use crate::codes;
 use crate::inputs::Input;
 use crate::layers::Sizes;
@@ -38,8 +37,10 @@ pub trait DataSource: Debug {
 #[derive(Clone, Copy)]
 pub struct Ends<'m> {
     pub input: &'m dyn Input,
-    /// What encoders read, in models of several sequences.
-    pub sources: &'m [Beginning],
+    /// What the first encoder reads, in models of several sequences.
+    pub source: Option<&'m dyn Input>,
+    /// The labels of all inputs that encoders read.
+    pub labels: &'m [String],
     pub output: &'m dyn Output,
     /// Those with labels.
     pub also: &'m [OutputSpec],
@@ -55,8 +56,8 @@ pub struct Ends<'m> {
 impl Ends<'_> {
     /// What the model is to predict, unless its loss asks for something else. Of several sequences the last kind of token is padding.
     pub fn asks(self) -> Loss {
-        match (self.output.asks(), self.sources) {
-            (Loss::Next, [_, ..]) => Loss::Pairs {
+        match (self.output.asks(), self.source) {
+            (Loss::Next, Some(_)) => Loss::Pairs {
                 padding: self.input.vocab().unwrap_or(u64::MAX).saturating_sub(1),
             },
             (asks, _) => asks,
@@ -68,7 +69,7 @@ impl Ends<'_> {
         if self.output.asks() != Loss::Class {
             return Some(());
         }
-        let d = incompatible(span, &format!("{which} has no classes"));
+        let d = incompatible(span, &format!("{which} is for models that predict tokens"));
         let d = d.label("this model says the class of each text");
         sink.push(d.help(
             "write `data labelled(\"train.jsonl\", tokenizer: bytes)`, or `output … |> logits`",
@@ -78,7 +79,7 @@ impl Ends<'_> {
 
     /// The kinds of tokens that a model of one sequence knows; says so where it reads none, or several sequences. `which` begins the sentence.
     fn vocab(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
-        if !self.sources.is_empty() {
+        if self.source.is_some() {
             let d = incompatible(span, &format!("{which} gives one sequence"));
             let d = d.label("this model reads several");
             sink.push(d.help("write `data pairs(\"train.en\", \"train.de\", tokenizer: bytes)`"));

@@ -114,9 +114,9 @@ impl Pairs {
 impl DataSource for Pairs {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
         let all = self.span;
-        let vocab = match (of.sources, of.input.vocab(), of.asks()) {
-            ([_, ..], Some(vocab), Loss::Pairs { .. }) => vocab,
-            ([], Some(_), Loss::Next) => {
+        let vocab = match (of.source, of.input.vocab(), of.asks()) {
+            (Some(_), Some(vocab), Loss::Pairs { .. }) => vocab,
+            (None, Some(_), Loss::Next) => {
                 let d = incompatible(all, "`pairs` are read by models of several sequences");
                 sink.push(d.label("this model reads one").help(INPUTS));
                 return None;
@@ -134,7 +134,7 @@ impl DataSource for Pairs {
             }
         };
         let [begin, end, padding] = self.tokenizer.special(vocab, sink)?;
-        let labels = of.sources.iter().map(|b| b.label.clone());
+        let labels = of.labels.iter().cloned();
         let sources: Vec<Read> = labels.map(|input| self.read_by(input)).collect();
         if let Some((alone, lacks)) = manifest::Pairs::alone(&self.files, sources.len() + 1) {
             let texts = sources.get(lacks).map_or("target", |s| &s.input);
