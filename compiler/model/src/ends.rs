@@ -138,7 +138,7 @@ impl OutputScope for ScopedParams<'_, '_> {
         self.model.spec.begin.embed.leading_rows()
     }
 
-    fn held(&mut self, b: &mut Builder) -> TypeResult<Option<Value>> {
-        self.model.held(b)
+    fn token_mask(&mut self, b: &mut Builder) -> TypeResult<Option<Value>> {
+        self.model.token_mask(b)
     }
 }

@@ -197,16 +197,16 @@ impl<'s> GraphBuilder<'s> {
 
     /// The mean of a number for each token, without what fills up rows; `None` where nothing does.
     fn mean_of_tokens(&self, b: &mut Builder, rows: Value) -> Result<Option<Value>, TypeError> {
-        let weights = self.held(b)?;
+        let weights = self.token_mask(b)?;
         let mean = weights.map(|weights| nn::weighted_mean(b, rows, weights));
         mean.transpose()
     }
 
     /// Of each token of the sequence at hand 1, of what fills up rows 0: `[.., 1]`; `None` where nothing does.
-    pub(super) fn held(&self, b: &mut Builder) -> Result<Option<Value>, TypeError> {
+    pub(super) fn token_mask(&self, b: &mut Builder) -> Result<Option<Value>, TypeError> {
         let padding = self.padding.get(&self.sequence);
         let by = Exact::one();
-        let held = padding.map(|padding| b.push1(Shift { by }, &[*padding]));
-        held.transpose()
+        let mask = padding.map(|padding| b.push1(Shift { by }, &[*padding]));
+        mask.transpose()
     }
 }

@@ -236,8 +236,8 @@ impl GraphBuilder<'_> {
                 // All rows of a state count, whatever is compared.
                 (None, Loss::Velocity) => mean(b, rows, None)?,
                 (None, Loss::Class) => {
-                    let held = self.held(b)?;
-                    mean(b, rows, held)?
+                    let mask = self.token_mask(b)?;
+                    mean(b, rows, mask)?
                 }
                 _ => mean(b, rows, of(s)?.weights)?,
             };

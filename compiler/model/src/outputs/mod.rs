@@ -91,7 +91,7 @@ pub trait OutputScope {
     /// Rows of the state before those of the input.
     fn leading(&self) -> u64;
     /// Of each row of the state 1, or 0 where it only fills up its sequence, `[B, S, 1]`; `None` where nothing is filled up.
-    fn held(&mut self, b: &mut Builder) -> TypeResult<Option<Value>>;
+    fn token_mask(&mut self, b: &mut Builder) -> TypeResult<Option<Value>>;
 }
 
 parts! { Output: logits::Logits, classes::Classes, linear::Linear, state::State }

@@ -64,8 +64,8 @@ impl Rows {
     pub fn build(self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
         match self {
             Rows::ClassToken => b.part("class_token", |b| nn::first_token(b, state)),
-            Rows::Mean => b.part(MEAN, |b| match w.held(b)? {
-                Some(held) => nn::mean_of_held(b, state, held),
+            Rows::Mean => b.part(MEAN, |b| match w.token_mask(b)? {
+                Some(mask) => nn::masked_mean(b, state, mask),
                 None => nn::mean_tokens(b, state),
             }),
             Rows::Positions => Ok(state),
