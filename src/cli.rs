@@ -671,9 +671,9 @@ pub struct Classify {
     pub run: PathBuf,
     /// The texts, or PNG files of the size that the model reads
     pub given: Vec<String>,
-    /// Print this many classes, the likeliest first; 3 unless given
-    #[arg(long, value_name = "N", conflicts_with = "json")]
-    pub top: Option<usize>,
+    /// Print this many classes, the likeliest first; with --json all of them are printed
+    #[arg(long, value_name = "N", conflicts_with = "json", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub top: u64,
     /// Take the weights of the last step, not their running means, of a run with `ema`
     #[arg(long)]
     pub no_ema: bool,

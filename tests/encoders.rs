@@ -135,6 +135,8 @@ fn a_classifier_learns_what_texts_have_in_common() {
         let (code, said) = place.bad(&[&["classify", "run"], args].concat());
         assert!(code == 1 && said.contains(words), "{said}");
     }
+    let (code, said) = place.bad(&["classify", "run", "a", "--top", "0"]);
+    assert!(code == 2 && said.contains("--top"), "{said}");
     // A text beside a longer one, whose row is filled up, is classified as it is alone.
     let texts = [
         ("short", "{\"text\": \"xbz\", \"label\": \"de\"}\n"),

@@ -10,9 +10,6 @@ use odec_source::escape::escaped;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Classes that are printed where nothing else is asked for.
-const TOP: usize = 3;
-
 pub fn run(args: &cli::Classify) -> Done {
     let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
     let Some(form) = Classified::of(&executor) else {
@@ -59,7 +56,7 @@ pub fn run(args: &cli::Classify) -> Done {
         return Ok(());
     }
     for (text, each) in given.iter().zip(&found) {
-        let top = likeliest(each).into_iter().take(args.top.unwrap_or(TOP));
+        let top = likeliest(each).into_iter().take(args.top as usize);
         let said = top.map(|n| format!("{} {:.1} %", escaped(&name(n)), 100.0 * each[n]));
         let said = said.collect::<Vec<_>>().join(", ");
         match given.len() {
