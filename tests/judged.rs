@@ -112,7 +112,7 @@ fn images_that_are_given_are_classified() {
         "train.steps=1",
     ]);
     let (code, said) = place.bad(&["classify", "text", "a"]);
-    assert!(code == 1 && said.contains("tells no classes"), "{said}");
+    assert!(code == 1 && said.contains("classifies neither"), "{said}");
 }
 
 /// Which of two lines vectors come near: a model tells, and says how often it is right.

@@ -1,4 +1,4 @@
-//! `odec classify`: the classes that a run tells of texts or images.
+//! `odec classify`: classifies texts or images with a run.
 
 use crate::cli;
 use crate::commands::trained;
@@ -14,7 +14,7 @@ pub fn run(args: &cli::Classify) -> Done {
     let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
     let Some(form) = Classified::of(&executor) else {
         return Err(Failure::Input(format!(
-            "{} tells no classes of texts or images; `odec eval` evaluates it, `odec generate` and `odec translate` write texts",
+            "{} classifies neither texts nor images; `odec eval` evaluates it, `odec generate` and `odec translate` write texts",
             args.run.shown()
         )));
     };

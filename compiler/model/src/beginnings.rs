@@ -437,7 +437,7 @@ fn labels(model: &Model, inputs: &[Line], embeds: &[Line], sink: &mut Vec<Diagno
         {
             let message = format!("an input is not called `{name}`");
             let d = Diagnostic::error(codes::RESERVED_WORD, label.span, message);
-            let d = d.label("other things of a model are called so");
+            let d = d.label("another part of a model has this name");
             sink.push(d.help("choose another label, for example `source`"));
         }
         if embeds.iter().all(|e| e.name() != label.name) {
@@ -542,7 +542,7 @@ fn alike(inputs: &[Line], made: &[Beginning], sink: &mut Vec<Diagnostic>) -> Opt
         sink.push(
             d.label(format!("{} here", b.context()))
                 .also(place(first), format!("{} here", first.context()))
-                .help("their rows are as long as the longest of them, and shorter ones are filled up: give both the longer context"),
+                .help("their rows are padded to the longest of them: give both the longer context"),
         );
     }
     if let Some(vocab) = sizes.vocab.filter(|n| *n <= Pairs::SPECIAL) {

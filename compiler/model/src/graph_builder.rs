@@ -202,7 +202,7 @@ impl<'s> GraphBuilder<'s> {
         mean.transpose()
     }
 
-    /// Of each token of the sequence at hand 1, of what fills up rows 0: `[.., 1]`; `None` where nothing does.
+    /// The padding mask of the sequence at hand: 1 for tokens, 0 for padding, `[.., 1]`; `None` where rows have no padding.
     pub(super) fn token_mask(&self, b: &mut Builder) -> Result<Option<Value>, TypeError> {
         let padding = self.padding.get(&self.sequence);
         let by = Exact::one();

@@ -88,13 +88,13 @@ impl Spec {
         [&self.output].into_iter().chain(&self.also)
     }
 
-    /// The number of the token that fills up rows, where they are: of several sequences, and of texts with a class each.
+    /// The padding token, of models of several sequences and of classifiers of texts.
     pub fn padding(&self) -> Option<u64> {
         let filled_up = !self.sources.is_empty() || self.classifies();
         filled_up.then_some(self.sizes.vocab?.saturating_sub(1))
     }
 
-    /// Whether it says the class of each text.
+    /// Whether it classifies texts.
     pub fn classifies(&self) -> bool {
         self.sizes.vocab.is_some() && self.output.kind.asks() == Loss::Class
     }
@@ -233,7 +233,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let begin = begins.pop()?;
     let embedded = Embedded {
         table: begin.embed.kind.table(),
-        // Texts with a class each begin with one.
+        // The first token of a labelled text stands in its place.
         class_token: of_classes || begin.stages.iter().any(|s| s.embed.has_class_token()),
         own_tokens: sizes.grid.is_some_and(|grid| grid.fixed),
     };
@@ -320,7 +320,7 @@ fn sees_no_padding(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
         let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
         sink.push(
             d.label(what)
-                .help("rows of several lengths are filled up; write the number: `for 6 steps`"),
+                .help("rows have padding; write the number: `for 6 steps`"),
         );
         return None;
     }
@@ -340,7 +340,7 @@ fn sees_no_padding(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     let message = format!("`{}` would take what fills up rows for tokens", leaf.name);
     let d = Diagnostic::error(codes::INCOMPATIBLE, leaf.span, message);
     sink.push(d.label(what).help(
-        "rows of several lengths are filled up; in such a model tokens meet by attention, and in layers that look back alone",
+        "rows have padding; in such a model tokens meet by attention, and in layers that look back alone",
     ));
     None
 }

@@ -179,20 +179,20 @@ pub struct Labelled {
     pub text: String,
     pub label: String,
     pub classes: u64,
-    /// What the labels of classes are, in their order; where there are none, labels are the numbers of classes, from 0.
+    /// The names of the classes, in their order, which labels are; where there are none, labels are the numbers of classes, from 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// As of [`Pairs`]: the token before a text, the one after it, and the one that fills up rows, the last three of the vocabulary.
     pub begin: u64,
     pub end: u64,
     pub padding: u64,
-    /// Whether the ends of texts that are longer than the context are cut off; else these texts are refused.
+    /// Whether texts that are longer than the context are truncated; else they are refused.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub cut_longer: bool,
+    pub truncate: bool,
 }
 
 impl Labelled {
-    /// Places of a row that a text takes beside its tokens.
+    /// Special tokens of a text: its begin and its end.
     pub const AROUND: u64 = 2;
 }
 

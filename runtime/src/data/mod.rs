@@ -188,7 +188,7 @@ pub struct Source<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Folder for token files made from texts.
     pub cache: &'a Path,
-    /// The most positions of a row; texts that are longer are refused, left out or cut off.
+    /// The most positions of a row; longer texts are refused, left out or truncated.
     pub context: u64,
     /// Those of a source, of pairs.
     pub source_context: u64,

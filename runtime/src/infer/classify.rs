@@ -1,4 +1,4 @@
-//! Classes of texts and images that a model is given: how likely each class is.
+//! Classifies texts and images: the probability of each class.
 //!
 //! Takes a program whose output without a label is `classes`, and texts or PNG files; gives the softmax of its logits for each, through entry
 //! `forward`, as many together as that was planned for. Leaves held-out data to `evaluate.rs`.
@@ -12,7 +12,7 @@ use odec_program::manifest::{Form, Images, Labelled, Loss};
 use odec_program::{Bindings, EntryId, names};
 use std::path::PathBuf;
 
-/// What a model tells the classes of.
+/// What a model classifies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Classified {
     Texts(Labelled),
@@ -20,7 +20,7 @@ pub enum Classified {
 }
 
 impl Classified {
-    /// That of a model; `None` where it tells no classes of texts or images.
+    /// That of a model; `None` where it classifies neither texts nor images.
     pub fn of(x: &Executor) -> Option<Classified> {
         let train = x.manifest().train.as_ref()?;
         match (train.loss, &train.data.form) {
@@ -31,7 +31,7 @@ impl Classified {
     }
 }
 
-/// Why classes cannot be told.
+/// Why something cannot be classified.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassifyError {
     #[error("text {number} is empty (counted from 1)")]
@@ -54,7 +54,7 @@ pub enum ClassifyError {
     Run(#[from] RunError),
 }
 
-/// The probability of each class, for each text in its order. A longer text is cut off where the model was trained so.
+/// The probability of each class, for each text in its order. A longer text is truncated where the model was trained so.
 ///
 /// # Errors
 /// When a text is empty or too long, or the program fails.
@@ -76,7 +76,7 @@ pub fn texts(
         if texts[n].trim().is_empty() || has == 0 {
             return Err(ClassifyError::Empty { number });
         }
-        if has > room && !form.cut_longer {
+        if has > room && !form.truncate {
             return Err(ClassifyError::Long {
                 number,
                 has,

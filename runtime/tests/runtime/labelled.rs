@@ -1,12 +1,12 @@
 //! Files of texts with a class each: what is read of them, in which order, and what is refused.
 
+use crate::place::Place;
 use odec_program::manifest::{Data, Form, Labelled, Tokenizer as Named};
 use odec_program::names::{TARGETS, TOKENS};
 use odec_runtime::data::dataset::{Draw, InTokens, Unit};
 use odec_runtime::data::{DataError, Source, sources};
 use odec_runtime::{Batch, Dataset, Show, Tokenizer};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const BEGIN: i32 = 256;
@@ -18,7 +18,7 @@ const CONTEXT: u64 = 12;
 #[derive(Default)]
 struct Reading {
     names: Vec<String>,
-    cut_longer: bool,
+    truncate: bool,
     held_out_percent: u32,
 }
 
@@ -42,7 +42,7 @@ impl Reading {
                 begin: 256,
                 end: 257,
                 padding: 258,
-                cut_longer: self.cut_longer,
+                truncate: self.truncate,
             }),
             held_out_percent: self.held_out_percent,
         };
@@ -55,20 +55,6 @@ impl Reading {
             show: Show::Nothing,
         };
         sources::open(source, 3)
-    }
-}
-
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
     }
 }
 
@@ -195,14 +181,14 @@ fn an_epoch_has_each_text_once() {
 }
 
 #[test]
-fn longer_texts_are_cut_off_where_that_is_asked_for() {
+fn longer_texts_are_truncated_where_that_is_asked_for() {
     let place = Place::new();
     let file = place.write("a.tsv", "text\tlabel\n0123456789abc\t1\nx\t0\n");
-    let cut = Reading {
-        cut_longer: true,
+    let truncating = Reading {
+        truncate: true,
         ..Reading::default()
     };
-    let set = cut.opened(&[file]).unwrap();
+    let set = truncating.opened(&[file]).unwrap();
     assert_eq!(all(set), said(&[("x", 0), ("0123456789", 1)]));
 }
 
@@ -270,7 +256,7 @@ fn a_tokenizer_needs_a_number_for_all_of_its_tokens() {
             begin: 200,
             end: 201,
             padding: 202,
-            cut_longer: false,
+            truncate: false,
         }),
         held_out_percent: 0,
     };

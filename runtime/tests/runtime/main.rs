@@ -13,6 +13,7 @@ mod images;
 mod integers;
 mod labelled;
 mod pairs;
+mod place;
 mod sentences;
 mod train;
 mod vectors;

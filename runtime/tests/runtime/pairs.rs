@@ -1,12 +1,12 @@
 //! Files of texts in pairs: what is read of them, in which order, and what is refused.
 
+use crate::place::Place;
 use odec_program::manifest::{Data, Form, Pairs, Read, Tokenizer as Named};
 use odec_program::names::{SOURCE, TARGETS, TOKENS};
 use odec_runtime::data::dataset::{Draw, InTokens, Unit};
 use odec_runtime::data::{DataError, Source, sources};
 use odec_runtime::{Batch, Dataset, Show, Tokenizer};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const BEGIN: i32 = 256;
@@ -76,20 +76,6 @@ impl Reading<'_> {
     fn opened(&self, files: &[PathBuf]) -> Result<Box<dyn Dataset>, DataError> {
         let bytes = (&Tokenizer::bytes(), VOCAB);
         self.with(files, bytes, |s| sources::open(s, VOCAB))
-    }
-}
-
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
     }
 }
 

@@ -1,31 +1,17 @@
 //! Texts for next sentence prediction: which rows there are, and what is refused.
 
+use crate::place::Place;
 use odec_program::manifest::{Data, Form, Sentences, Tokenizer as Named};
 use odec_program::names::{TARGETS, TOKENS};
 use odec_runtime::data::dataset::{Draw, Unit};
 use odec_runtime::data::{DataError, Source, sources};
 use odec_runtime::{Batch, Dataset, Show, Tokenizer};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const CONTEXT: u64 = 10;
 const CLASS: &str = "follows.targets";
 const LINES: usize = 200;
-
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-}
 
 fn opened(files: &[PathBuf], percent: u32) -> Result<Box<dyn Dataset>, DataError> {
     let data = Data {

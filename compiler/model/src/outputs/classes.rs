@@ -39,7 +39,8 @@ impl Part for Classes {
             source: "Dosovitskiy et al. 2021, ICLR, eq. 4 (class token); Zhai et al. 2022, CVPR (the mean in its place)",
             notes: &[
                 "What is compared with them is the class of each image, sequence or text (`cross_entropy`, `smooth`).",
-                "Texts with a class each are `data labelled(…)`: their rows begin with a token of their own, which `of: class_token` means, and what fills them up is left out of the mean. With a label, beside `logits`, it is the class of `data sentences(…)`: whether the second segment follows the first.",
+                "Of texts, the classes are those of `data labelled(…)`. The first token of a row is `begin`, whose last state `of: class_token` reads; the mean leaves padding out.",
+                "An output with a label, beside `logits`, predicts the class of `data sentences(…)`: whether the second segment follows the first.",
             ],
         },
         arguments: &[CLASSES, Rows::OF_ONE],

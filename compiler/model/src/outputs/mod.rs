@@ -90,7 +90,7 @@ pub trait OutputScope {
     fn embedded(&mut self, b: &mut Builder, state: Value) -> TypeResult;
     /// Rows of the state before those of the input.
     fn leading(&self) -> u64;
-    /// Of each row of the state 1, or 0 where it only fills up its sequence, `[B, S, 1]`; `None` where nothing is filled up.
+    /// The padding mask: 1 for rows of tokens, 0 for padding, `[B, S, 1]`; `None` where rows have no padding.
     fn token_mask(&mut self, b: &mut Builder) -> TypeResult<Option<Value>>;
 }
 

@@ -21,11 +21,11 @@ const LABEL: Argument = Argument::text("label", "label", "the same of the label"
 const NAMES: Argument = Argument::text(
     "names",
     "",
-    "what labels are called, in the order of their classes, with commas between them; without it labels are numbers from 0",
+    "the names of the classes, in their order, separated by commas; without it labels are numbers from 0",
 );
-const CUT: Argument = Argument::flag(
-    "cut_longer",
-    "of texts longer than the context the end is cut off, and how many they are is said; without it the first one is refused",
+const TRUNCATE: Argument = Argument::flag(
+    "truncate",
+    "texts longer than the context are truncated, and how many is said; without it the first one is refused",
 );
 const HELD_OUT: Argument = Argument::percent(
     "held_out",
@@ -46,7 +46,7 @@ pub struct Labelled {
     tokenizer: Named,
     /// All of it.
     span: Span,
-    cut_longer: bool,
+    truncate: bool,
     held_out_percent: u32,
 }
 
@@ -55,7 +55,7 @@ impl Part for Labelled {
         name: "labelled",
         about: About {
             summary: "Texts of several lengths with a class each, which the model predicts.",
-            formula: "the model reads `begin text end`; rows of a batch are as long as the longest of them, shorter ones are filled with `padding`, which attention and means leave out",
+            formula: "the model reads `begin text end`. Rows of a batch are as long as the longest; shorter ones end with `padding`, which attention and means leave out",
             source: "",
             notes: &[
                 "The last three numbers of the vocabulary are `begin`, `end` and `padding`, so bytes need `vocab: 259`.",
@@ -65,22 +65,22 @@ impl Part for Labelled {
                 "Paths are relative to the folder in which the command runs; `--data` names other files.",
             ],
         },
-        arguments: &[CUT, FILES, TEXT, LABEL, NAMES, TOKENIZER, HELD_OUT],
+        arguments: &[TRUNCATE, FILES, TEXT, LABEL, NAMES, TOKENIZER, HELD_OUT],
         examples: &[
             Example {
                 text: "data labelled(\"train.jsonl\", tokenizer: bytes)",
                 meaning: "a line of JSON for each text, `{\"text\": \"Open\", \"label\": 0}`",
             },
             Example {
-                text: "data labelled(\"train.tsv\", text: \"2\", label: \"1\", names: \"no, yes\", tokenizer: bytes, cut_longer)",
+                text: "data labelled(\"train.tsv\", text: \"2\", label: \"1\", names: \"no, yes\", tokenizer: bytes, truncate)",
                 meaning: "a table whose first column says `no` or `yes`, with `output … |> classes(2)`",
             },
         ],
     };
 
     fn read(r: &mut PartReading) -> Option<Self> {
-        // A word before the paths, which are all that has no name.
-        let cut_longer = r.flag(&CUT);
+        // A flag before the paths, which are the arguments without a name.
+        let truncate = r.flag(&TRUNCATE);
         let files = r.paths(&FILES);
         let (text, label, names) = (r.text(&TEXT), r.text(&LABEL), r.text(&NAMES));
         let given = r.needed(&TOKENIZER);
@@ -101,8 +101,8 @@ impl Part for Labelled {
         let again = |n: &usize| names[*n].is_empty() || names[..*n].contains(&names[*n]);
         if let Some(n) = (0..names.len()).find(again) {
             let message = match names[n].is_empty() {
-                true => format!("class {n} of `names` is called nothing"),
-                false => format!("two of `names` are called `{}`", names[n]),
+                true => format!("the name of class {n} is empty"),
+                false => format!("`{}` is the name of two classes", names[n]),
             };
             let d = Diagnostic::error(codes::INVALID_VALUE, span, message);
             return r.fail(d.help("write a name for each class: `names: \"no, yes\"`"));
@@ -114,7 +114,7 @@ impl Part for Labelled {
             names,
             tokenizer,
             span,
-            cut_longer,
+            truncate,
             held_out_percent: held_out_percent?,
         })
     }
@@ -132,7 +132,7 @@ impl DataSource for Labelled {
         let [begin, end, padding] = self.tokenizer.special(vocab, sink)?;
         let (classes, names) = (of.output.columns(of.sizes), self.names.len() as u64);
         if names > 0 && names != classes {
-            let message = format!("`names` has {names}, and the model tells {classes} classes apart");
+            let message = format!("`names` has {names} names, and the model has {classes} classes");
             let d = incompatible(self.span, &message);
             sink.push(d.help(format!("write `output … |> classes({names})`, or a name for each class")));
             return None;
@@ -155,7 +155,7 @@ impl DataSource for Labelled {
                 begin,
                 end,
                 padding,
-                cut_longer: self.cut_longer,
+                truncate: self.truncate,
             }),
             held_out_percent: self.held_out_percent,
         })

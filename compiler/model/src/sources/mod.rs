@@ -64,13 +64,13 @@ impl Ends<'_> {
         }
     }
 
-    /// Says so where a model of tokens says the class of each text. `which` begins the sentence.
+    /// Says so where the model classifies texts. `which` begins the sentence.
     fn predicts_tokens(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<()> {
         if self.output.asks() != Loss::Class {
             return Some(());
         }
         let d = incompatible(span, &format!("{which} is for models that predict tokens"));
-        let d = d.label("this model says the class of each text");
+        let d = d.label("this model classifies texts");
         sink.push(d.help(
             "write `data labelled(\"train.jsonl\", tokenizer: bytes)`, or `output … |> logits`",
         ));

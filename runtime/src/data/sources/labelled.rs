@@ -26,20 +26,21 @@ impl DataSource for LabelledFiles<'_> {
             return Err(DataError::Special { needs, vocab });
         }
         let (found, known) = files(s).map_err(missing)?;
-        let (mut tokens, mut waiting, mut cut) = (Tokens::new(2), Vec::new(), Cut::default());
+        let (mut tokens, mut waiting, mut truncated) =
+            (Tokens::new(2), Vec::new(), Truncated::default());
         self.files().read(&found, &mut |row| {
             waiting.push(row);
             match waiting.len() < TOGETHER {
                 true => Ok(()),
-                false => self.take(s, &mut waiting, (&mut tokens, &mut cut)),
+                false => self.take(s, &mut waiting, (&mut tokens, &mut truncated)),
             }
         })?;
-        self.take(s, &mut waiting, (&mut tokens, &mut cut))?;
-        if let Some(first) = &cut.first {
+        self.take(s, &mut waiting, (&mut tokens, &mut truncated))?;
+        if let Some(first) = &truncated.first {
             let display = Display::new(s.show);
             display.warn(&format!(
-                "{} of {} texts are cut off: the context has room for {} tokens of a text, first at {first}",
-                cut.number,
+                "{} of {} texts are truncated: the context has room for {} tokens of a text, first at {first}",
+                truncated.number,
                 tokens.len(),
                 s.context - Labelled::AROUND
             ));
@@ -51,9 +52,9 @@ impl DataSource for LabelledFiles<'_> {
     }
 }
 
-/// Texts that were cut off, and where the first one is.
+/// How many texts were truncated, and where the first one is.
 #[derive(Default)]
-struct Cut {
+struct Truncated {
     number: u64,
     first: Option<String>,
 }
@@ -72,7 +73,7 @@ impl LabelledFiles<'_> {
         &self,
         s: &Source,
         waiting: &mut Vec<Row>,
-        (tokens, cut): (&mut Tokens, &mut Cut),
+        (tokens, truncated): (&mut Tokens, &mut Truncated),
     ) -> Result<(), DataError> {
         let texts = waiting.iter().map(|row| row.texts[0].clone());
         let texts = s.tokenizer.encode_all(texts.collect())?;
@@ -83,16 +84,16 @@ impl LabelledFiles<'_> {
             if text.is_empty() {
                 return Err(row.bad("its text is empty".into()));
             }
-            if text.len() > room && !self.form.cut_longer {
+            if text.len() > room && !self.form.truncate {
                 return Err(row.bad(format!(
-                    "its text has {} tokens, a begin and an end, and the context has room for {}; give a longer context, or write `labelled(…, cut_longer)`",
+                    "its text has {} tokens, a begin and an end, and the context has room for {}; give a longer context, or write `labelled(…, truncate)`",
                     text.len(),
                     s.context
                 )));
             }
             if text.len() > room {
-                cut.number += 1;
-                cut.first.get_or_insert_with(|| row.place());
+                truncated.number += 1;
+                truncated.first.get_or_insert_with(|| row.place());
             }
             if tokens.len() == u32::MAX {
                 let path = s.data.files.join(", ");
