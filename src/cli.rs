@@ -7,7 +7,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use measure::{Bench, By, Compare, Profile, Replay, Timed};
 use odec_compiler::simulate::clusters::WITHIN;
 use odec_explore::work::{Engine, RETRIES};
-use odec_program::Quantized;
 use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 pub use trained::{Average, Classify, Eval, Generate, Translate};
