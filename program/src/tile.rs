@@ -18,21 +18,26 @@ pub const ROW_BYTES: u64 = 64;
 pub const CONFIGURATION: u64 = 64;
 
 /// `Σ aₗ bₗ` over terms (aₗ, bₗ) that are bf16: chunk after chunk of [`K`] terms, filled up with zeros, is added to the sum so
-/// far, which begins as zero. Within a chunk, terms of even and of odd number are accumulated apart, in order and from zero;
-/// the two results are added, then their sum to that of the chunks before.
+/// far, which begins as zero.
 pub fn sum(terms: impl IntoIterator<Item = (f32, f32)>) -> f32 {
     let mut terms = terms.into_iter().peekable();
     let mut total = 0.0;
     while terms.peek().is_some() {
-        let mut parts = [0.0f32; 2];
-        for l in 0..K {
-            let (a, b) = terms.next().unwrap_or((0.0, 0.0));
-            let part = &mut parts[l as usize % 2];
-            *part = fma(a, b, *part);
-        }
-        total = add(total, add(parts[0], parts[1]));
+        total = add_chunk(total, 0, terms.by_ref().take(K as usize));
     }
     total
+}
+
+/// A sum with terms of a chunk added to it, of which the first has number `first` in the order of the whole; terms before and behind them are zeros. Terms of
+/// even and of odd number are accumulated apart, in order and from zero; the two results are added, then their sum to the one so far.
+pub fn add_chunk(total: f32, first: usize, terms: impl IntoIterator<Item = (f32, f32)>) -> f32 {
+    let (mut parts, chunk) = ([0.0f32; 2], K as usize);
+    let zeros = std::iter::repeat((0.0, 0.0));
+    for (l, (a, b)) in (first % chunk..chunk).zip(terms.into_iter().chain(zeros)) {
+        let part = &mut parts[l % 2];
+        *part = fma(a, b, *part);
+    }
+    add(total, add(parts[0], parts[1]))
 }
 
 /// `a + b` as [`fma`] adds.

@@ -97,8 +97,8 @@ fn print(args: &cli::Profile, told: &NamedProfile) {
 /// Rates of the machine: `236 Gflop/s, 38 GB/s of 256 MiB, 210 GB/s of 1 MiB; measured now with 2 threads`.
 fn in_words(roof: &Roof) -> String {
     let mut parts = vec![format!("{:.0} Gflop/s", roof.gflop_per_s)];
-    let dots = roof.dots_gflop_per_s;
-    parts.extend(dots.map(|r| format!("{r:.0} Gflop/s in bf16")));
+    let pairs = roof.pairs_gflop_per_s;
+    parts.extend(pairs.map(|r| format!("{r:.0} Gflop/s in bf16")));
     for r in &roof.reading {
         let bytes = terminal::bytes(r.bytes);
         parts.push(format!("{:.0} GB/s of {bytes}", r.gbyte_per_s));

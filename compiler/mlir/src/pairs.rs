@@ -135,29 +135,99 @@ pub fn transpose(e: &mut Emitter, p: Pairs) {
 /// Columns of a matrix with B(k, j) at `stride · j + k`, one after the other: the pair of rows k and k + 1 of column j comes to word
 /// `(length · j + k) / 2`. Columns that do not exist are left as they are. A vector may overrun into the next column.
 pub fn rows(e: &mut Emitter, p: Pairs, length: i64) {
-    let lanes = e.lanes;
+    let (lanes, step) = (e.lanes, 2 * e.lanes as i64);
     let [evens, odds]: [Vec<u32>; 2] =
         [0, 1].map(|first| (first..2 * lanes as u32).step_by(2).collect());
-    let zero = e.int(0);
+    let (zero, whole) = (e.int(0), e.floor_to(p.count, step));
+    let depth = depth(e, p.order, p.count);
     e.for_each(zero, p.valid, 1, |e, j| {
         let offset = e.mul(j, p.stride);
         let from = e.at(p.from, offset, p.elem);
         let offset = e.mul_int(j, length);
         let to = e.at(p.to, offset, Elem::Bf16);
-        e.each_piece(p.count, 2 * lanes as i64, |e, k, left| {
+        let piece = |e: &mut Emitter, k: Val, left: Option<Val>| {
             let at = e.at(from, k, p.elem);
-            let [low, high] = [0, lanes as i64].map(|skip| {
-                let at = e.at_const(at, skip, p.elem);
-                let mask = left.and_then(|left| {
-                    let left = e.add_int(left, -skip);
-                    e.partial_mask(left, lanes)
-                });
-                p.load(e, at, mask)
-            });
-            let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
-            let words = words(e, even, odd);
+            let words = match (left, p.elem) {
+                // As they are.
+                (None, Elem::Bf16) => e.load(at, Type::vector(Elem::I32, lanes)),
+                _ => {
+                    let [low, high] = [0, lanes as i64].map(|skip| {
+                        let at = e.at_const(at, skip, p.elem);
+                        let mask = left.and_then(|left| {
+                            let left = e.add_int(left, -skip);
+                            e.partial_mask(left, lanes)
+                        });
+                        p.load(e, at, mask)
+                    });
+                    let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
+                    words(e, even, odd)
+                }
+            };
             let to = e.at(to, k, Elem::Bf16);
             e.store(words, to);
+        };
+        e.for_each(zero, whole, step, |e, k| piece(e, k, None));
+        if whole.known().is_none() || whole.known() != depth.known() {
+            e.for_each(whole, depth, step, |e, k| {
+                let left = e.sub(p.count, k);
+                piece(e, k, Some(left));
+            });
+        }
+    });
+}
+
+/// The same of a matrix with B(k, j) at `j + stride · k`.
+pub fn columns(e: &mut Emitter, p: Pairs, length: i64) {
+    let (lanes, step) = (e.lanes, 2 * e.lanes as i64);
+    let (zero, width, depth) = (e.int(0), e.int(p.width as i64), depth(e, p.order, p.count));
+    let none = e.float(0.0, Type::vector(Elem::F32, lanes));
+    e.for_each(zero, depth, step, |e, k| {
+        e.for_each(zero, width, lanes as i64, |e, j| {
+            let (left, below) = (e.sub(p.valid, j), e.sub(p.count, k));
+            let [all, deep] = [(left, lanes as i64), (below, step)].map(|(have, want)| {
+                let want = e.int(want);
+                e.cmp(Cmp::Ge, have, want)
+            });
+            let whole = e.and(all, deep);
+            // Columns of which none exists are not read where they would be: as rows in `panel::transpose`.
+            let some = e.cmp(Cmp::Gt, left, zero);
+            let first = e.select(some, j, zero);
+            let column = e.at(p.from, first, p.elem);
+            // Pairs of rows, of which some may be missing.
+            let pairs = |e: &mut Emitter, whole: bool| -> Vec<Val> {
+                let row = |e: &mut Emitter, i: i64| {
+                    let (mut at, mut mask) = (e.add_int(k, i), None);
+                    if !whole {
+                        let exists = e.cmp(Cmp::Lt, at, p.count);
+                        at = e.select(exists, at, zero);
+                        let count = e.select(exists, left, zero);
+                        mask = Some(e.mask(count, lanes));
+                    }
+                    let down = e.mul(at, p.stride);
+                    let at = e.at(column, down, p.elem);
+                    if whole {
+                        // The panel behind this one is read next: rows are too far apart for the processor to foresee.
+                        let next = e.at_const(at, p.width as i64, p.elem);
+                        e.prefetch(next, false);
+                    }
+                    p.load(e, at, mask)
+                };
+                let pair = |e: &mut Emitter, u: i64| {
+                    let (even, odd) = (row(e, 2 * u), row(e, 2 * u + 1));
+                    let words = words(e, even, odd);
+                    e.bitcast(words, Elem::F32)
+                };
+                (0..lanes as i64).map(|u| pair(e, u)).collect()
+            };
+            // Shuffles take long to compile, so those of both are the same.
+            let rows = e.either_with(whole, &vec![none; lanes as usize], pairs);
+            for (i, words) in transpose::square(e, &rows).into_iter().enumerate() {
+                let row = e.add_int(j, i as i64);
+                let offset = e.mul_int(row, length);
+                let offset = e.add(offset, k);
+                let to = e.at(p.to, offset, Elem::Bf16);
+                e.store(words, to);
+            }
         });
     });
 }

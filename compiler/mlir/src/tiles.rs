@@ -1,13 +1,13 @@
-//! The micro-kernel of contractions in pairs: a tile of a matrix product, held in tile registers.
+//! The micro-kernel of products in pairs: a tile of a matrix product, held in tile registers.
 //!
-//! Two by two registers of sums, or fewer; a tile of A is multiplied with each of B's. Takes A packed by [`left`] in chunks of
-//! 32 values of k, `panel[k/32][i][k mod 32]`, and B by [`crate::pairs`]; both end in whole chunks, with zeros. Leaves what
-//! becomes of the sums, which go to memory, to [`crate::contract`].
+//! Two by two registers of sums, or fewer; a tile of A is multiplied with each of B's. Of contractions, takes A packed by [`left`] in
+//! rows, [`Blocking::tile_row`] apart, and B by [`crate::pairs`]; both end in whole chunks, with zeros. Leaves what
+//! becomes of the sums to [`crate::contract`]; products of attention, [`Product`], to [`crate::attend`].
 //!
-//! Scratch: the configuration of the registers, a register tile of sums (mr × nr, f32), a panel of A (mr × kc, bf16).
+//! Scratch of contractions: the configuration of the registers, a register tile of sums (mr × nr, f32), a panel of A (mr rows, bf16).
 
 use crate::emit::{Elem, Emitter, Val};
-use crate::panel::{self, Panel, Rounding};
+use crate::pairs::{self, Pairs};
 use odec_program::kernel::{Blocking, Contract};
 use odec_program::{DType, tile};
 
@@ -59,92 +59,171 @@ pub(crate) fn left(
     rows: Val,
     depth: Val,
 ) {
-    let (elem, panel) = (Elem::of(spec.a), panel(e, spec.blocking));
-    let chunk = |e: &mut Emitter, k: Val, valid: Val| {
-        let offset = e.mul_int(k, i64::from(spec.blocking.mr));
-        let to = e.at(panel, offset, Elem::Bf16);
-        let offset = match spec.a_transposed {
-            true => e.mul(k, stride),
-            false => k,
-        };
-        // A panel of k, here: its rows are those of A.
-        let p = Panel {
-            from: e.at(from, offset, elem),
-            elem,
-            rounding: Rounding::Halved,
-            stride,
-            valid,
-            count: rows,
-            to,
-            width: tile::K,
-        };
-        match spec.a_transposed {
-            true => panel::transpose(e, p),
-            false => panel::copy(e, p),
-        }
+    let p = Pairs {
+        from,
+        elem: Elem::of(spec.a),
+        stride,
+        valid: rows,
+        count: depth,
+        to: panel(e, spec.blocking),
+        width: spec.blocking.mr.into(),
+        order: spec.order,
     };
-    let (zero, whole) = (e.int(0), e.floor_to(depth, K));
-    e.for_each(zero, whole, K, |e, k| {
-        let valid = e.int(K);
-        chunk(e, k, valid);
-    });
-    if whole.known().is_none() || whole.known() != depth.known() {
-        e.for_each(whole, depth, K, |e, k| {
-            let valid = e.sub(depth, k);
-            chunk(e, k, valid);
-        });
+    let length = spec.blocking.tile_row() as i64;
+    match spec.a_transposed {
+        true => pairs::columns(e, p, length),
+        false => pairs::rows(e, p, length),
     }
 }
 
 /// Multiplies the packed rows of A, as many as `high` registers hold, with the panel of B at `right`, as many columns as `wide`
-/// registers hold, over `depth` values of k.
+/// registers hold, over `depth` values of k: the product whose sums are left in registers.
 pub(crate) fn multiply(
     e: &mut Emitter,
     blocking: Blocking,
     right: Val,
     (high, wide): (u64, u64),
     depth: Val,
-) {
-    let (mr, nr) = (i64::from(blocking.mr), i64::from(blocking.nr));
-    // Registers: sums row by row, then A, then B.
-    let sum = |i: u64, j: u64| i * wide + j;
-    let (a, b) = (|i: u64| high * wide + i, |j: u64| high * wide + high + j);
-    let all = || (0..high).flat_map(|i| (0..wide).map(move |j| (i, j)));
-    let packed = panel(e, blocking);
-    for (i, j) in all() {
-        e.zero_tile(sum(i, j));
-    }
-    let (rows, pair) = (tile::ROWS as i64, 2 * Elem::Bf16.bytes());
+) -> Product {
+    let product = Product {
+        high,
+        wide,
+        a: Factor::rows(panel(e, blocking), blocking.tile_row() as i64),
+        b: Factor::pairs(right, blocking.nr.into()),
+        prefetch: PREFETCH,
+    };
     let zero = e.int(0);
-    e.for_each(zero, depth, K, |e, k| {
-        let offset = e.mul_int(k, mr);
-        let left = e.at(packed, offset, Elem::Bf16);
-        let offset = e.mul_int(k, nr);
-        let right = e.at(right, offset, Elem::Bf16);
-        for i in 0..high {
-            let from = e.at_const(left, i as i64 * rows * K, Elem::Bf16);
-            e.load_tile(a(i), from, tile::ROW_BYTES);
+    product.zero(e);
+    product.add(e, (zero, depth));
+    product
+}
+
+/// Where tiles of a factor are, in bf16.
+#[derive(Clone, Copy)]
+pub(crate) struct Factor {
+    /// The first one's first row, at k = 0.
+    pub from: Val,
+    /// Bytes between rows of a tile.
+    pub row_bytes: u64,
+    /// Elements between tiles beside each other: below each other of A, side by side of B.
+    pub next: i64,
+    /// Elements between chunks of k.
+    pub chunk: i64,
+}
+
+impl Factor {
+    /// A right-hand factor as pairs of rows, of so many columns ([`crate::pairs`]).
+    pub fn pairs(from: Val, columns: i64) -> Factor {
+        Factor {
+            from,
+            row_bytes: 2 * columns as u64 * Elem::Bf16.bytes(),
+            next: 2 * tile::COLS as i64,
+            chunk: K * columns,
         }
-        for j in 0..wide {
-            let from = e.at_const(right, j as i64 * tile::COLS as i64 * 2, Elem::Bf16);
-            e.load_tile(b(j), from, nr as u64 * pair);
+    }
+
+    /// A left-hand factor as rows of a matrix, so many elements apart.
+    pub fn rows(from: Val, stride: i64) -> Factor {
+        Factor {
+            from,
+            row_bytes: stride as u64 * Elem::Bf16.bytes(),
+            next: tile::ROWS as i64 * stride,
+            chunk: K,
         }
-        let ahead = e.at_const(right, PREFETCH * K * nr, Elem::Bf16);
-        for line in 0..K / 2 * nr * pair as i64 / tile::ROW_BYTES as i64 {
-            let p = e.at_const(ahead, line * K, Elem::Bf16);
-            e.prefetch(p, false);
+    }
+
+    /// Loads tile number `n` of a chunk into a register.
+    fn load(&self, e: &mut Emitter, register: u64, chunk: Val, n: u64) {
+        let from = e.at_const(chunk, n as i64 * self.next, Elem::Bf16);
+        let stride = e.int(self.row_bytes as i64);
+        e.load_tile(register, from, stride);
+    }
+
+    /// The chunk of k that begins at a multiple of its length.
+    fn chunk(&self, e: &mut Emitter, k: Val) -> Val {
+        let offset = match self.chunk {
+            K => k,
+            other => e.mul_int(k, other / K),
+        };
+        e.at(self.from, offset, Elem::Bf16)
+    }
+}
+
+/// A product of `high` tiles below each other with `wide` ones side by side, whose sums are in registers.
+pub(crate) struct Product {
+    pub high: u64,
+    pub wide: u64,
+    pub a: Factor,
+    pub b: Factor,
+    /// How many chunks of B are prefetched; 0 where it is in the nearest cache anyway.
+    pub prefetch: i64,
+}
+
+impl Product {
+    /// Registers: sums row by row, then A, then B.
+    fn sum(&self, (i, j): (u64, u64)) -> u64 {
+        i * self.wide + j
+    }
+
+    fn sums(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (high, wide) = (self.high, self.wide);
+        (0..high).flat_map(move |i| (0..wide).map(move |j| (i, j)))
+    }
+
+    /// Sums that are zero.
+    pub fn zero(&self, e: &mut Emitter) {
+        self.sums().for_each(|at| e.zero_tile(self.sum(at)));
+    }
+
+    /// Adds products over the chunks that begin in a range of k, which begins with one.
+    pub fn add(&self, e: &mut Emitter, (from, to): (Val, Val)) {
+        let first = self.high * self.wide;
+        let (a, b) = (|i: u64| first + i, |j: u64| first + self.high + j);
+        e.for_each(from, to, K, |e, k| {
+            let (left, right) = (self.a.chunk(e, k), self.b.chunk(e, k));
+            (0..self.high).for_each(|i| self.a.load(e, a(i), left, i));
+            (0..self.wide).for_each(|j| self.b.load(e, b(j), right, j));
+            if self.prefetch > 0 {
+                let ahead = e.at_const(right, self.prefetch * self.b.chunk, Elem::Bf16);
+                let bytes = self.b.chunk * Elem::Bf16.bytes() as i64;
+                for line in 0..bytes / tile::ROW_BYTES as i64 {
+                    let p = e.at_const(ahead, line * K, Elem::Bf16);
+                    e.prefetch(p, false);
+                }
+            }
+            for (i, j) in self.sums() {
+                e.multiply_tiles(self.sum((i, j)), a(i), b(j));
+            }
+        });
+    }
+
+    /// Loads sums from rows of numbers so many apart.
+    pub fn load(&self, e: &mut Emitter, from: Val, stride: Val) {
+        self.each(e, from, stride, |e, sum, p, bytes| {
+            e.load_tile(sum, p, bytes)
+        });
+    }
+
+    /// Stores sums as rows of numbers so many apart.
+    pub fn store(&self, e: &mut Emitter, to: Val, stride: Val) {
+        self.each(e, to, stride, |e, sum, p, bytes| {
+            e.store_tile(sum, p, bytes)
+        });
+    }
+
+    fn each(
+        &self,
+        e: &mut Emitter,
+        rows: Val,
+        stride: Val,
+        f: impl Fn(&mut Emitter, u64, Val, Val),
+    ) {
+        let bytes = e.mul_int(stride, Elem::F32.bytes() as i64);
+        for (i, j) in self.sums() {
+            let down = e.mul_int(stride, (i * tile::ROWS) as i64);
+            let p = e.at(rows, down, Elem::F32);
+            let p = e.at_const(p, (j * tile::COLS) as i64, Elem::F32);
+            f(e, self.sum((i, j)), p, bytes);
         }
-        for (i, j) in all() {
-            e.multiply_tiles(sum(i, j), a(i), b(j));
-        }
-    });
-    let to = sums(e);
-    for (i, j) in all() {
-        let to = e.at_const(
-            to,
-            i as i64 * rows * nr + (j * tile::COLS) as i64,
-            Elem::F32,
-        );
-        e.store_tile(sum(i, j), to, nr as u64 * Elem::F32.bytes());
     }
 }

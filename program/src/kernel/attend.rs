@@ -45,10 +45,10 @@ use std::ops::Range;
 /// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
 /// except on tensor cores ([`crate::gpu::tensor`]).
 ///
-/// With [`Order::Dots`], inputs are bf16, and all products are dot products of pairs of bf16: q, k, v and d_o are, weights and gradients of scores are
+/// With [`Order::Dots`] and [`Order::Pairs`], inputs are bf16, and all products are dot products of pairs of bf16, or chunks of them: q, k, v and d_o are, weights and gradients of scores are
 /// rounded where they are factors. Softmax, its maximum and sum, `lse`, δ and all sums stay f32. Neighbours in the order of a
-/// sum are a pair if the first is even, counted from the first column, or from the first token of the sequence, whichever part of it is read: a token that
-/// is read alone makes the pairs that it makes in the whole. Every option of attention goes with it.
+/// sum are a pair if the first is even, and a chunk begins at each multiple of its length, counted from the first column, or from the first token of the sequence, whichever part of it is read: a token that
+/// is read alone makes the pairs and chunks that it makes in the whole. Every option of attention goes with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attend {
     pub dtype: DType,
@@ -74,7 +74,7 @@ pub struct Attend {
     pub rounds: bool,
     #[serde(default, skip_serializing_if = "Scores::is_plain")]
     pub scores: Scores,
-    /// How products are added up: one by one, or as [`Order::Dots`].
+    /// How products are added up.
     #[serde(default, skip_serializing_if = "Order::is_chain")]
     pub order: Order,
     /// Whether some tokens take no part. No distance between tokens counts then.
@@ -119,9 +119,14 @@ impl Attend {
         self.window.map_or(0, |w| (position + 1).saturating_sub(w))
     }
 
-    /// Head columns rounded up to whole vectors.
+    /// Head columns rounded up to whole vectors and chunks.
     pub fn padded_head(&self) -> u64 {
-        self.head.next_multiple_of(16)
+        self.padded(self.head)
+    }
+
+    /// Columns rounded up to whole vectors and chunks.
+    pub fn padded(&self, columns: u64) -> u64 {
+        columns.next_multiple_of(self.order.chunk().max(16))
     }
 
     /// Columns of a head of values.
@@ -129,9 +134,9 @@ impl Attend {
         self.value.unwrap_or(self.head)
     }
 
-    /// The same rounded up to whole vectors.
+    /// The same rounded up to whole vectors and chunks.
     pub fn padded_value(&self) -> u64 {
-        self.value_head().next_multiple_of(16)
+        self.padded(self.value_head())
     }
 
     /// Whether the backward kernel reads δ = Σ d_o ∘ o, a number for each row and head of queries that a kernel over rows has made, in the place of o:
@@ -317,8 +322,14 @@ impl Attend {
     /// Elements of scratch of a forward tile (the emitter documents the layout).
     pub(super) fn forward_scratch(&self) -> u64 {
         let (b, d, v) = (Self::BLOCK, self.padded_head(), self.padded_value());
-        // q block, transposed k block, v block, o accumulator, scores, running max and sum; in pairs, blocks take half of that
-        2 * b * (d + v) + b * b + 4 * b + 64
+        // q block, transposed k block, v block, o accumulator, scores, running max and sum; in pairs, blocks take half of that; on tile registers,
+        // weights once more, a row of them for each query
+        let rows = if self.order == Order::Pairs {
+            b * b / 2
+        } else {
+            0
+        };
+        2 * b * (d + v) + b * b + rows + 4 * b + 64
     }
 
     /// Elements of a block of rows beside each other, of queries, keys or values.
@@ -353,8 +364,9 @@ impl Attend {
         self.scores.validate()?;
         match self.order {
             Order::Chain => {}
-            Order::Dots => validate::pairs(self.order, self.inputs, self.dtype)?,
-            Order::Pairs => return Err("attention is not computed in tile registers".into()),
+            Order::Pairs | Order::Dots => {
+                validate::pairs(self.order, self.inputs, self.dtype)?;
+            }
         }
         let halves = self.dtype == DType::F32 && self.inputs == DType::Bf16;
         if self.rounds && !halves {
@@ -405,9 +417,10 @@ impl Attend {
         }
         let (heads, head, scale) = (self.heads, self.head, self.scale);
         let scores = self.scores.headline();
-        let pairs = match self.order.in_pairs() {
-            true => ", products in pairs, added two after two",
-            false => "",
+        let pairs = match self.order {
+            Order::Chain => "",
+            Order::Dots => ", products in pairs, added two after two",
+            Order::Pairs => ", products in tile registers",
         };
         let rounds = if self.rounds { ", o in bf16" } else { "" };
         let some = if self.partial { ", of some tokens" } else { "" };
@@ -460,7 +473,9 @@ impl Attend {
         some.spec.scores.sinks = sinks;
         let mut both = some.clone();
         both.spec.order = Order::Dots;
-        all.extend([values, scores, pairs, some, both]);
+        let [mut tiles, mut some_tiles] = [pairs.clone(), both.clone()];
+        (tiles.spec.order, some_tiles.spec.order) = (Order::Pairs, Order::Pairs);
+        all.extend([values, scores, pairs, some, both, tiles, some_tiles]);
         all
     }
 
@@ -775,9 +790,9 @@ impl<'a, T: Real> Query<'a, T> {
                 .for_each(|x| *x = op(BinaryOp::Mul, *x, shrink));
             let first = keys.start;
             for some in pieces(keys, order.chunk()) {
-                let term = |j: usize| (weights[j - first], &v[j][..]);
+                let (at, term) = (some.start, |j: usize| (weights[j - first], &v[j][..]));
                 let terms: Vec<(T, &[T])> = some.map(term).collect();
-                products::add(order, &mut o, &terms);
+                products::add(order, &mut o, at, &terms);
             }
         }
         if self.kernel.may_see_nothing() {

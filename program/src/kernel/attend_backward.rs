@@ -64,7 +64,7 @@ impl Kind for AttendBackwardKind {
         let operands = operands.into_iter().chain(numbers).collect();
         let (block, d, v) = (Attend::BLOCK, a.padded_head(), a.padded_value());
         // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta. In pairs, all blocks but k and d_q take half of that, which leaves
-        // more than the half block that holds the gradient once more.
+        // more than the half block that holds the gradient once more, and another one on tile registers.
         let fixed = block * (4 * d + 3 * v) + 2 * block * block + 2 * block + 64;
         let mut scratch = a.list_scratch(fixed, a.of_keys(2));
         // d_k and d_v of the sequence
@@ -153,23 +153,33 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
             for (i, seen) in queries.clone().zip(&all) {
                 let mut d_q = vec![T::ZERO; kernel.head as usize];
                 for keys in pieces(seen.keys.clone(), order.chunk()) {
-                    let term = |j| (seen.at(&seen.slopes, j), &k[j][..]);
+                    let (first, term) = (keys.start, |j| (seen.at(&seen.slopes, j), &k[j][..]));
                     let terms: Vec<(T, &[T])> = keys.map(term).collect();
-                    products::add(order, &mut d_q, &terms);
+                    products::add(order, &mut d_q, first, &terms);
                 }
                 d_q.iter_mut()
                     .for_each(|x| *x = products::result(order, *x));
                 head.write(D_Q, own[i], &d_q);
             }
-            // Of two queries the second sees the last keys, the first one the first.
+            // Of several queries the last sees the last keys, the first one the first.
             let (first, last) = (all.first(), all.last());
             let keys = first.map_or(0, |s| s.keys.start)..last.map_or(0, |s| s.keys.end);
             for j in keys {
                 let each = || queries.clone().zip(&all);
                 let terms = each().map(|(i, s)| (s.at(&s.weights, j), &d_o[i][..]));
-                products::add(order, &mut d_v[j], &terms.collect::<Vec<_>>());
+                products::add(
+                    order,
+                    &mut d_v[j],
+                    queries.start,
+                    &terms.collect::<Vec<_>>(),
+                );
                 let terms = each().map(|(i, s)| (s.at(&s.slopes, j), &q[i][..]));
-                products::add(order, &mut d_k[j], &terms.collect::<Vec<_>>());
+                products::add(
+                    order,
+                    &mut d_k[j],
+                    queries.start,
+                    &terms.collect::<Vec<_>>(),
+                );
             }
         }
         let sums = d_k.iter_mut().chain(&mut d_v).flatten();

@@ -26,6 +26,11 @@ pub struct Blocking {
 }
 
 impl Blocking {
+    /// Elements between rows of A that are packed for tile registers: a chunk more than there are, so that rows of a tile lie in different sets of a cache.
+    pub fn tile_row(self) -> u64 {
+        u64::from(self.kc) + tile::K
+    }
+
     pub(super) fn validate(self) -> Result<(), String> {
         let sizes = [self.mr, self.nr, self.kc, self.nc];
         match sizes.iter().all(|n| (1..=1 << 14).contains(n)) && self.nc.is_multiple_of(self.nr) {
@@ -53,6 +58,14 @@ pub enum Order {
 impl Order {
     pub(super) fn is_chain(&self) -> bool {
         *self == Order::Chain
+    }
+
+    /// Tiles of a contraction that are enough for threads to share: of one panel of rows, and of several.
+    pub const fn tiles(self) -> [u64; 2] {
+        match self {
+            Order::Pairs => TILES_IN_REGISTERS,
+            Order::Chain | Order::Dots => TILES,
+        }
     }
 
     /// Whether panels hold pairs of neighbours in k.
@@ -87,7 +100,9 @@ impl Order {
 
 /// Tiles of a contraction that are enough for threads to share: of one panel of rows, which is packed once for neighbours, and of several, each of
 /// which is packed anew for every group of columns.
-pub const TILES: [u64; 2] = [64, 16];
+const TILES: [u64; 2] = [64, 16];
+/// The same in tile registers, where packing a panel of rows takes as long as multiplying it with several panels of columns.
+const TILES_IN_REGISTERS: [u64; 2] = [64, 8];
 
 /// How many pieces of its inner length a contraction sums apart, so that a small C has enough blocks. C has rows of `n` numbers for each of
 /// them, side by side: [m, parts · n].
@@ -273,12 +288,12 @@ impl Contract {
         }
     }
 
-    /// Columns of a tile, whole packed panels: as many as leave [`TILES`] tiles, or all of them, where panels of rows are enough. A decoder that
+    /// Columns of a tile, whole packed panels: as many as leave [`Order::tiles`], or all of them, where panels of rows are enough. A decoder that
     /// reads one token has one panel of rows, and its columns are what threads share.
     pub fn columns(&self, m: u64, n: u64) -> u64 {
         let nr = u64::from(self.blocking.nr);
         let (rows, panels) = (m.div_ceil(self.blocking.mr.into()), n.div_ceil(nr));
-        let tiles = TILES[usize::from(rows > 1)];
+        let tiles = self.order.tiles()[usize::from(rows > 1)];
         (rows.saturating_mul(panels) / tiles).clamp(1, panels.max(1)) * nr
     }
 
@@ -294,8 +309,8 @@ impl Contract {
     pub fn scratch(&self) -> u64 {
         if self.order == Order::Pairs {
             let b = self.blocking;
-            let (mr, nr, kc) = (u64::from(b.mr), u64::from(b.nr), u64::from(b.kc));
-            return mr * nr + mr * kc / 2 + tile::CONFIGURATION / self.dtype.bytes();
+            let (mr, nr) = (u64::from(b.mr), u64::from(b.nr));
+            return mr * nr + mr * b.tile_row() / 2 + tile::CONFIGURATION / self.dtype.bytes();
         }
         let widened = match self.widens() {
             false => 0,
@@ -709,7 +724,7 @@ fn sum_row<T: Real>(
 mod tests {
     use super::*;
 
-    /// One token's products have a tile for every packed panel, up to [`TILES`]; those of a batch one for every panel of rows.
+    /// One token's products have a tile for every packed panel, up to [`Order::tiles`]; those of a batch one for every panel of rows.
     #[test]
     fn few_rows_are_shared_by_columns() {
         let blocking = Blocking {
@@ -724,7 +739,7 @@ mod tests {
         };
         let tiles = |m, n| ContractKind::tiles(&c, &[m, n, 256]);
         assert_eq!(tiles(1, 704), 22);
-        assert_eq!(tiles(14, 64 * 32 * 3), TILES[0]);
+        assert_eq!(tiles(14, 64 * 32 * 3), Order::Chain.tiles()[0]);
         assert_eq!(tiles(15, 704), 2 * 11);
         assert_eq!(tiles(256, 704), 256u64.div_ceil(14));
         assert_eq!(tiles(0, 704), 0);

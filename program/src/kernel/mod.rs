@@ -47,7 +47,7 @@ pub use attend::{Attend, eval_attend};
 pub use attend_backward::eval_attend_backward;
 pub use attend_cached::eval_attend_cached;
 pub use columns::{Columns, eval_columns};
-pub use contract::{Blocking, Contract, Epilogue, Layout, Order, Parts, TILES, Terms};
+pub use contract::{Blocking, Contract, Epilogue, Layout, Order, Parts, Terms};
 pub use delay::Delay;
 pub use gather::Gather;
 pub use grouped::{Grouped, Groups};

@@ -1,41 +1,50 @@
-//! Products inside of attention ([`super::Attend`]): what they are made of and added to, in either order.
+//! Products inside of attention ([`super::Attend`]): what they are made of and added to, in each order.
 //!
-//! [`Order::Chain`]: fused multiply-adds, one after the other. [`Order::Dots`]: dot products of pairs of bf16 ([`dot`]) with sums in f32; of a pair that is
-//! half missing (the last column, key or query, one before a window, one that comes later) the factors that are missing are zeros. A pair of
-//! zeros changes no sum but for the sign of a zero, so that it may be left out or not; results have no negative zeros.
+//! [`Order::Chain`]: fused multiply-adds, one after the other. [`Order::Dots`]: dot products of pairs of bf16 ([`dot`]) with sums in f32, and
+//! [`Order::Pairs`]: chunks of 32 on tile registers ([`tile`]). Of a pair or chunk that is
+//! partly missing (the last column, key or query, one before a window, one that comes later) the factors that are missing are zeros. A pair or chunk of
+//! zeros changes no sum but one that is subnormal, or a negative zero, so that it may be left out or not; results have no negative zeros.
 
 use super::Order;
-use crate::dot;
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::real::Real;
+use crate::{dot, tile};
 use std::ops::Range;
 
 /// `Σ a_i · b_i`, from zero. Pairs are of numbers that are bf16.
 pub(super) fn sum<T: Real>(order: Order, a: &[T], b: &[T]) -> T {
     let terms = a.iter().zip(b);
+    let singles = || terms.clone().map(|(a, b)| (single(*a), single(*b)));
     match order {
-        Order::Chain | Order::Pairs => terms.fold(T::ZERO, |sum, (a, b)| T::fma(*a, *b, sum)),
-        Order::Dots => T::of(dot::sum(terms.map(|(a, b)| (single(*a), single(*b)))).into()),
+        Order::Chain => (terms.clone()).fold(T::ZERO, |sum, (a, b)| T::fma(*a, *b, sum)),
+        Order::Dots => T::of(dot::sum(singles()).into()),
+        Order::Pairs => T::of(tile::sum(singles()).into()),
     }
 }
 
-/// `to ← to + Σ factor · from` over terms (factor, from), of which a pair has two or the one that there is. Its factors are rounded.
-pub(super) fn add<T: Real>(order: Order, to: &mut [T], terms: &[(T, &[T])]) {
+/// `to ← to + Σ factor · from` over terms (factor, from), those of a pair or chunk that there are; the first has number `first` in the order of the whole sum.
+/// Factors of pairs are rounded.
+pub(super) fn add<T: Real>(order: Order, to: &mut [T], first: usize, terms: &[(T, &[T])]) {
+    let singles = |c: usize| {
+        let each = terms.iter();
+        each.map(move |(factor, from)| (single(self::factor(order, *factor)), single(from[c])))
+    };
     match order {
-        Order::Chain | Order::Pairs => terms.iter().for_each(|(factor, from)| {
+        Order::Chain => terms.iter().for_each(|(factor, from)| {
             for (t, f) in to.iter_mut().zip(*from) {
                 *t = T::fma(*factor, *f, *t);
             }
         }),
         Order::Dots => {
-            let term = |n: usize, c: usize| {
-                let at = |(factor, from): &(T, &[T])| {
-                    (single(self::factor(order, *factor)), single(from[c]))
-                };
-                terms.get(n).map_or((0.0, 0.0), at)
-            };
             for (c, t) in to.iter_mut().enumerate() {
-                *t = T::of(dot::add(single(*t), [term(0, c), term(1, c)]).into());
+                let mut terms = singles(c);
+                let pair = [(); 2].map(|()| terms.next().unwrap_or((0.0, 0.0)));
+                *t = T::of(dot::add(single(*t), pair).into());
+            }
+        }
+        Order::Pairs => {
+            for (c, t) in to.iter_mut().enumerate() {
+                *t = T::of(tile::add_chunk(single(*t), first, singles(c)).into());
             }
         }
     }
@@ -44,16 +53,16 @@ pub(super) fn add<T: Real>(order: Order, to: &mut [T], terms: &[(T, &[T])]) {
 /// What a number is as a factor.
 fn factor<T: Real>(order: Order, x: T) -> T {
     match order {
-        Order::Chain | Order::Pairs => x,
-        Order::Dots => T::unary(UnaryOp::Bf16, x),
+        Order::Chain => x,
+        Order::Pairs | Order::Dots => T::unary(UnaryOp::Bf16, x),
     }
 }
 
 /// What a sum is as a result: with pairs, a zero is positive.
 pub(super) fn result<T: Real>(order: Order, x: T) -> T {
     match order {
-        Order::Chain | Order::Pairs => x,
-        Order::Dots => T::binary(BinaryOp::Add, x, T::ZERO),
+        Order::Chain => x,
+        Order::Pairs | Order::Dots => T::binary(BinaryOp::Add, x, T::ZERO),
     }
 }
 

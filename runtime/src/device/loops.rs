@@ -23,10 +23,10 @@ pub fn multiply_adds(target: Target, real: DType) -> Option<Loop> {
     x86::multiply_adds(target, real)
 }
 
-/// Dot products of pairs of bf16, where the target has them; tile registers are not known here.
-pub fn dots(target: Target) -> Option<Loop> {
+/// Products of bf16 by the widest instruction that the target has for them: dot products of pairs, or products of tiles.
+pub fn pairs(target: Target) -> Option<Loop> {
     target.supported().ok()?;
-    x86::dots(target)
+    x86::pairs(target)
 }
 
 /// The sum of words.
@@ -38,7 +38,8 @@ pub fn sum(target: Target) -> Option<Sum> {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Loop, Sum};
-    use odec_program::{DType, Target};
+    use crate::device::ffi::permit_tiles;
+    use odec_program::{DType, Target, tile};
     use std::arch::x86_64::*;
     use std::hint::black_box;
 
@@ -70,10 +71,20 @@ mod x86 {
         }
     }
 
-    pub fn dots(target: Target) -> Option<Loop> {
+    pub fn pairs(target: Target) -> Option<Loop> {
         match target {
             // SAFETY: the caller has asked whether the target is supported.
             Target::Avx512Bf16 => of(32, || unsafe { avx512_dots() }),
+            Target::Amx => {
+                permit_tiles().ok()?;
+                let products = (TILE_SUMS * TURNS) as u64 * tile::ROWS * tile::COLS * tile::K;
+                // SAFETY: the target is supported, and the system permits tile registers.
+                let run = || unsafe { amx_tiles() };
+                Some(Loop {
+                    operations: 2.0 * products as f64,
+                    run,
+                })
+            }
             _ => None,
         }
     }
@@ -137,6 +148,44 @@ mod x86 {
         black_box(a);
     }
 
+    /// Registers of sums, as a contraction has them.
+    const TILE_SUMS: usize = 4;
+
+    /// What `ldtilecfg` reads: eight registers of whole size, of palette 1.
+    #[repr(align(64))]
+    struct Configuration([u8; tile::CONFIGURATION as usize]);
+
+    /// Products of tiles of zeros, to sums that do not wait for each other. Speed does not depend on the numbers.
+    #[target_feature(enable = "avx512f")]
+    fn amx_tiles() {
+        let mut all = Configuration([0; _]);
+        all.0[0] = 1;
+        for register in 0..8 {
+            all.0[16 + 2 * register] = tile::ROW_BYTES as u8;
+            all.0[48 + register] = tile::ROWS as u8;
+        }
+        // SAFETY: the configuration is as long as is read, and nothing else is; tile registers are nobody else's, since code of kernels configures
+        // them where it begins.
+        unsafe {
+            std::arch::asm!(
+                "ldtilecfg [{all}]",
+                "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+                "tilezero tmm4", "tilezero tmm5", "tilezero tmm6", "tilezero tmm7",
+                "2:",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "dec {turns}",
+                "jnz 2b",
+                "tilerelease",
+                all = in(reg) all.0.as_ptr(),
+                turns = inout(reg) TURNS => _,
+                options(nostack),
+            );
+        }
+    }
+
     /// The sum of words in vectors of a type, several at once so that none waits for another.
     macro_rules! sums {
         ($($(#[$attribute:meta])* $name:ident, $vector:ty, $zero:expr, $load:expr, $add:expr;)*) => {$(
@@ -178,7 +227,7 @@ mod x86 {
     pub fn multiply_adds(_: Target, _: DType) -> Option<Loop> {
         None
     }
-    pub fn dots(_: Target) -> Option<Loop> {
+    pub fn pairs(_: Target) -> Option<Loop> {
         None
     }
     pub fn sum(_: Target) -> Option<Sum> {
@@ -201,8 +250,8 @@ mod tests {
             for real in [DType::F32, DType::F64] {
                 (multiply_adds(target, real).unwrap().run)();
             }
-            if let Some(dots) = dots(target) {
-                (dots.run)();
+            if let Some(pairs) = pairs(target) {
+                (pairs.run)();
             }
             assert_eq!(sum(target).unwrap()(&words), 499_500, "{target}");
         }

@@ -28,8 +28,8 @@ pub struct Roof {
     pub threads: usize,
     /// 10⁹ operations per second, two of each multiply-add.
     pub gflop_per_s: f64,
-    /// The same of dot products of pairs of bf16, where the target has them.
-    pub dots_gflop_per_s: Option<f64>,
+    /// The same of dot products of pairs of bf16, or of products of tiles, where the target has them.
+    pub pairs_gflop_per_s: Option<f64>,
     /// By rising size.
     pub reading: Vec<Reading>,
 }
@@ -45,7 +45,7 @@ impl Roof {
     /// Measures what threads can do with a target's instructions, computing in `real`; `None` where nobody knows how.
     pub fn measure(pool: &mut Pool, target: Target, real: DType) -> Option<Roof> {
         let work = loops::multiply_adds(target, real)?;
-        let dots = loops::dots(target);
+        let pairs = loops::pairs(target);
         let sum = loops::sum(target)?;
         let words = vec![1u64; SIZES[SIZES.len() - 1] / size_of::<u64>()];
         let reading = SIZES.iter().map(|bytes| Reading {
@@ -56,23 +56,23 @@ impl Roof {
         Some(Roof {
             threads: pool.threads(),
             gflop_per_s: rate(pool, work.operations, &|_| (work.run)()),
-            dots_gflop_per_s: dots.map(|work| rate(pool, work.operations, &|_| (work.run)())),
+            pairs_gflop_per_s: pairs.map(|work| rate(pool, work.operations, &|_| (work.run)())),
             reading,
         })
     }
 
-    /// The least time of a launch that does so many operations (multiply-adds times two) on so many bytes. `None` of tile registers, which
-    /// are not measured.
+    /// The least time of a launch that does so many operations (multiply-adds times two) on so many bytes. `None` of products that are not measured.
     pub fn seconds(&self, spec: &KernelSpec, operations: f64, bytes: f64) -> Option<f64> {
-        let rate = match spec {
-            KernelSpec::Contract(c) if c.order == Order::Dots => self.dots_gflop_per_s?,
-            KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a)
-                if a.order == Order::Dots =>
-            {
-                self.dots_gflop_per_s?
+        let order = match spec {
+            KernelSpec::Contract(c) => c.order,
+            KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+                a.order
             }
-            KernelSpec::Contract(c) if c.order == Order::Pairs => return None,
-            _ => self.gflop_per_s,
+            _ => Order::Chain,
+        };
+        let rate = match order.in_pairs() {
+            true => self.pairs_gflop_per_s?,
+            false => self.gflop_per_s,
         };
         Some((operations / rate).max(bytes / self.reading(bytes)) / 1e9)
     }
@@ -153,7 +153,7 @@ mod tests {
         let roof = Roof {
             threads: 1,
             gflop_per_s: 100.0,
-            dots_gflop_per_s: None,
+            pairs_gflop_per_s: None,
             reading: reading.to_vec(),
         };
         let seconds = |operations, bytes| roof.seconds(&map(), operations, bytes).unwrap();

@@ -3,7 +3,7 @@
 //! Query blocks are the outer loop, key blocks the inner one. Scratch, in elements (d = head padded to whole
 //! vectors, s = sequence rounded up to blocks): Qᵀ and dOᵀ, Q and dO, K and V, dQ: 64·d each; Pᵀ and dSᵀ 64·64
 //! each; lse and δ 64 each; dK and dV s·d each. In pairs, Qᵀ, dOᵀ, Q, dO and V take half of that, K is there by rows and by pairs of rows; rows of Pᵀ
-//! and dSᵀ begin where those of scores and dPᵀ did, and 64·32 words hold pairs of rows of dSᵀ.
+//! and dSᵀ begin where those of scores and dPᵀ did, and 64·32 words hold pairs of rows of dSᵀ; for tile registers, as many hold these by rows.
 //!
 //! With P recomputed as `e^(S − lse)` and `δ = Σ_c dO ∘ O`: `dV += Pᵀ·dO`, `dP = dO·Vᵀ`,
 //! `dS = scale · P ∘ (dP − δ)`, `dQ += dS·K`, `dK += dSᵀ·Q` (T. Dao et al., "FlashAttention", 2022,
@@ -19,8 +19,12 @@ use odec_program::expr::{ColMap, ReduceOp, UnaryOp};
 ///
 /// # Errors
 /// What the spec asks for and no kernel can do.
-pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
+pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(e, kernel)?;
+    with_tiles(e, kernel, |e| attend(e, kernel))
+}
+
+fn attend<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
     let [q, k, v, o, lse, d_o, d_q, d_k, d_v] = std::array::from_fn(|n| e.operand(n as u64));
     let numbers = kernel.partial.then(|| e.operand(9));
     let inputs = Elem::of(kernel.inputs);
@@ -47,6 +51,10 @@ pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String
         true => scratch.take(e, BLOCK * BLOCK / 2),
         false => slopes,
     };
+    let slope_rows = match kernel.order {
+        Order::Pairs => (scratch.take(e, BLOCK * PAIR_ROW), (PAIR_ROW, 1)),
+        _ => (slope_pairs, (1, BLOCK)),
+    };
     let [lse_row, delta] = std::array::from_fn(|_| scratch.take(e, BLOCK));
     let dk = scratch.take(e, 0);
     let length = e.mul_int(blocks, BLOCK * padded);
@@ -68,6 +76,7 @@ pub(crate) fn emit<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String
         weights,
         slopes,
         slope_pairs,
+        slope_rows,
         lse: lse_row,
         delta,
     };
@@ -166,8 +175,10 @@ struct Block<'a> {
     weights: Val,
     /// dPᵀ, then dSᵀ.
     slopes: Val,
-    /// dSᵀ where dQ reads it.
+    /// dSᵀ in pairs of rows.
     slope_pairs: Val,
+    /// dS where dQ reads it, and its strides.
+    slope_rows: (Val, (i64, i64)),
     lse: Val,
     delta: Val,
 }
@@ -238,14 +249,14 @@ impl Block<'_> {
         self.differentiate(e, keys, sight);
         let (padded, of_values) = (self.kernel.padded_head(), self.kernel.padded_value());
         let product = |e: &Emitter, a, a_strides, (b, c), padded: u64| Product {
-            pairs: in_pairs(kernel),
+            order: kernel.order,
             a,
             a_strides,
             b,
             b_stride: padded as i64,
             c,
             c_stride: padded as i64,
-            tile: tile(e, padded),
+            tile: tile(e, kernel.order, padded),
             columns: padded as i64,
             start: Start::Sum,
             times: None,
@@ -269,7 +280,7 @@ impl Block<'_> {
             );
         }
         let places = (self.k[1], self.dq);
-        let product = product(e, self.slope_pairs, (1, BLOCK), places, padded);
+        let product = product(e, self.slope_rows.0, self.slope_rows.1, places, padded);
         let high = product.tile.rows as i64;
         product.emit(
             e,
@@ -330,11 +341,34 @@ impl Block<'_> {
                         e.store(half, to);
                     }
                 }
-                let two = e.int(2);
-                let row = e.div(even, two);
-                let at = e.add(row, c);
-                store_at(e, words, self.slope_pairs, at);
+                self.store_pair(e, words, k, c);
             });
+            each_missing_pair(e, self.kernel, seen, |e, k| {
+                self.store_pair(e, none, k, c);
+                for row in [0, 1] {
+                    let row = e.add_int(k, row);
+                    let row = e.mul_int(row, BLOCK);
+                    let zeros = e.convert(none, Elem::Bf16);
+                    for to in [self.weights, self.slopes] {
+                        let to = e.at(to, row, e.elem);
+                        let to = e.at(to, c, Elem::Bf16);
+                        e.store(zeros, to);
+                    }
+                }
+            });
+            if self.kernel.order == Order::Pairs {
+                let end = chunks_end(e, self.kernel, seen);
+                pair_rows(e, (self.slope_pairs, BLOCK), self.slope_rows.0, c, end);
+            }
         });
+    }
+
+    /// Stores words of dSᵀ of the queries from `c` on, of key `k` and the next.
+    fn store_pair(&self, e: &mut Emitter, words: Val, k: Val, c: Val) {
+        let two = e.int(2);
+        let row = e.div(k, two);
+        let row = e.mul_int(row, BLOCK);
+        let at = e.add(row, c);
+        store_at(e, words, self.slope_pairs, at);
     }
 }

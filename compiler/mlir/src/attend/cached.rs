@@ -20,6 +20,10 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     if !kernel.causal && kernel.room.is_none() {
         return Err("attention to all tokens cannot go on where it stopped".into());
     }
+    with_tiles(e, kernel, |e| attend(e, kernel))
+}
+
+fn attend(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let [q, k, v, o] = std::array::from_fn(|n| e.operand(n as u64));
     let places = kernel.own_positions().map(|_| e.operand(4));
     let behind = 4 + u64::from(places.is_some());

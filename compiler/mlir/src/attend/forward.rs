@@ -2,7 +2,7 @@
 //!
 //! Scratch, in elements (d = head padded to whole vectors): Qᵀ 64·d, K 64·d, V 64·d, O 64·d, Sᵀ 64·64, and per
 //! query the running maximum, the running sum and the factor that old sums shrink by. In pairs, Qᵀ, K and V take half of their room; a row of pairs of P is
-//! where the first of the two rows of scores was.
+//! where the first of the two rows of scores was. For tile registers, 64·32 words hold these pairs by rows.
 //!
 //! For each key block: `m' = max(m, max_k S)`, `α = e^(m − m')`, `P = e^(S − m')`, `l ← α·l + Σ_k P`,
 //! `O ← α·O + P·V`; in the end `O / l` and `lse = m + ln l` (M. Milakov and N. Gimelshein, "Online
@@ -18,6 +18,10 @@ use odec_program::expr::UnaryOp;
 /// What the spec asks for and no kernel can do.
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(e, kernel)?;
+    with_tiles(e, kernel, |e| attend(e, kernel))
+}
+
+fn attend(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
     let sinks = kernel.scores.sinks.then(|| e.operand(5));
     let behind = 5 + u64::from(kernel.scores.sinks);
@@ -97,6 +101,8 @@ pub(super) struct Block<'a> {
     pub v: Val,
     o: Val,
     scores: Val,
+    /// Weights where the product with values reads them, and its strides.
+    weights: (Val, (i64, i64)),
     max: Val,
     sum: Val,
     shrink: Val,
@@ -108,14 +114,22 @@ impl<'a> Block<'a> {
     pub fn new(e: &mut Emitter, kernel: &'a Attend, columns: i64) -> Block<'a> {
         let (padded, of_values) = (kernel.padded_head() as i64, kernel.padded_value() as i64);
         let mut scratch = Scratch::new(e);
+        let [qt, k, v, o] =
+            [padded, padded, of_values, of_values].map(|width| scratch.take(e, BLOCK * width));
+        let scores = scratch.take(e, BLOCK * BLOCK);
+        let weights = match kernel.order {
+            Order::Pairs => (scratch.take(e, BLOCK * PAIR_ROW), (PAIR_ROW, 1)),
+            _ => (scores, (1, BLOCK * neighbours(kernel) as i64)),
+        };
         Block {
             kernel,
             columns,
-            qt: scratch.take(e, BLOCK * padded),
-            k: scratch.take(e, BLOCK * padded),
-            v: scratch.take(e, BLOCK * of_values),
-            o: scratch.take(e, BLOCK * of_values),
-            scores: scratch.take(e, BLOCK * BLOCK),
+            qt,
+            k,
+            v,
+            o,
+            scores,
+            weights,
             max: scratch.take(e, BLOCK),
             sum: scratch.take(e, BLOCK),
             shrink: scratch.take(e, BLOCK),
@@ -170,15 +184,17 @@ impl<'a> Block<'a> {
         }
         self.softmax(e, keys, sight);
         let padded = self.kernel.padded_value();
+        let mut register_tile = tile(e, self.kernel.order, padded);
+        register_tile.rows = register_tile.rows.min(self.columns as u64);
         let product = Product {
-            pairs: in_pairs(self.kernel),
-            a: self.scores,
-            a_strides: (1, BLOCK * self.kernel.order.chunk() as i64),
+            order: self.kernel.order,
+            a: self.weights.0,
+            a_strides: self.weights.1,
             b: self.v,
             b_stride: padded as i64,
             c: self.o,
             c_stride: padded as i64,
-            tile: tile(e, padded),
+            tile: register_tile,
             columns: padded as i64,
             start: Start::Scaled(self.shrink),
             times: None,
@@ -267,6 +283,15 @@ impl<'a> Block<'a> {
                     vec![e.add(sum, both[1])]
                 }),
             }[0];
+            each_missing_pair(e, self.kernel, seen, |e, k| {
+                let row = e.mul_int(k, BLOCK);
+                let at = e.add(row, c);
+                store_at(e, none, self.scores, at);
+            });
+            if self.kernel.order == Order::Pairs {
+                let end = chunks_end(e, self.kernel, seen);
+                pair_rows(e, (self.scores, 2 * BLOCK), self.weights.0, c, end);
+            }
             let old = load_at(e, self.sum, c);
             let sum = e.fma(old, shrink, sum);
             store_at(e, max, self.max, c);

@@ -14,7 +14,9 @@
 //! For dot products of pairs of bf16 ([`Order::Dots`]) blocks are packed as these read them: left-hand factors as rows of bf16, of which a word of 32 bits,
 //! two neighbours in a row, goes to all lanes; right-hand ones as words of two neighbours in the inner dimension, a vector of them beside
 //! each other ([`crate::pairs`]). Weights become both where they take the place of scores. A block begins at a multiple of 64, so pairs of keys and
-//! queries are those of the whole sequence. What is missing of a pair is zero in both factors.
+//! queries are those of the whole sequence. What is missing of a pair is zero in both factors. Tile registers ([`Order::Pairs`], [`crate::tiles`]) read the
+//! same, but for left-hand factors that are weights or gradients of scores with queries down, which are made into rows first ([`pair_rows`]);
+//! chunks are filled up with zeros.
 //!
 //! Sums over keys and queries run in order, whatever the target's registers: all targets give the bits of
 //! [`odec_program::kernel::Attend`].
@@ -29,6 +31,7 @@ mod scores;
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
+use crate::transpose;
 use odec_program::kernel::{Attend, Order};
 use odec_program::{DType, Target};
 use part::{Numbers, Part, of_tile};
@@ -40,8 +43,11 @@ const BLOCK: i64 = Attend::BLOCK as i64;
 
 /// Rejects what no kernel can do.
 fn check(e: &Emitter, kernel: &Attend) -> Result<(), String> {
-    if kernel.order.in_pairs() && (kernel.order, e.target) != (Order::Dots, Target::Avx512Bf16) {
-        return Err(format!("attention in pairs on {}", e.target));
+    if kernel.order == Order::Dots && e.target != Target::Avx512Bf16 {
+        return Err(format!(
+            "attention by dot products of pairs on {}",
+            e.target
+        ));
     }
     let halves = kernel.inputs == DType::Bf16 && kernel.dtype == DType::F32;
     if kernel.inputs != kernel.dtype && !halves {
@@ -178,9 +184,9 @@ impl<'a> Head<'a> {
         (self.heads * self.columns) as i64
     }
 
-    /// Columns rounded up to whole vectors.
+    /// Columns rounded up to whole vectors and chunks.
     fn padded(&self) -> u64 {
-        self.columns.next_multiple_of(16)
+        self.kernel.padded(self.columns)
     }
 
     /// The head's sink in every lane, out of an operand.
@@ -349,9 +355,14 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Whether products are dot products of pairs.
+/// Whether products are of pairs.
 fn in_pairs(kernel: &Attend) -> bool {
-    kernel.order == Order::Dots
+    kernel.order.in_pairs()
+}
+
+/// Values of the inner dimension that an element of a factor holds.
+fn neighbours(kernel: &Attend) -> u64 {
+    if in_pairs(kernel) { 2 } else { 1 }
 }
 
 /// Blocks that a head's sequence has.
@@ -522,16 +533,16 @@ fn scores(
     times: Option<Val>,
 ) {
     let product = Product {
-        pairs: in_pairs(kernel),
+        order: kernel.order,
         a: k,
-        a_strides: ((head.next_multiple_of(16) / kernel.order.chunk()) as i64, 1),
+        a_strides: ((kernel.padded(head) / neighbours(kernel)) as i64, 1),
         b: qt,
         b_stride: BLOCK,
         c: to,
         c_stride: BLOCK,
         tile: match sight.until {
-            Until::All => tile(e, columns as u64),
-            Until::Diagonal | Until::Ahead(_) => narrow(e),
+            Until::All => tile(e, kernel.order, columns as u64),
+            Until::Diagonal | Until::Ahead(_) => narrow(e, kernel.order, columns as u64),
         },
         columns,
         start: Start::Zero,
@@ -589,6 +600,72 @@ fn paired(e: &mut Emitter, both: [Val; 2]) -> (Val, [Val; 2]) {
     let [even, odd] = both.map(|x| e.nearest_bf16(x, false));
     let halves = [even, odd].map(|x| e.upper_half(x));
     (pairs::words(e, even, odd), halves)
+}
+
+/// Elements between the rows that [`pair_rows`] makes.
+const PAIR_ROW: i64 = BLOCK / 2;
+
+/// Words of pairs of keys, of which one for each query is beside each other in rows so far apart, as rows of pairs of keys, one for each query: a left-hand factor
+/// of tile registers. Of the vector of queries from `c` on, and as many keys.
+fn pair_rows(e: &mut Emitter, (from, stride): (Val, i64), to: Val, c: Val, keys: Val) {
+    let (zero, lanes) = (e.int(0), e.lanes as i64);
+    let down = e.mul_int(c, PAIR_ROW);
+    let (from, to) = (e.at(from, c, e.elem), e.at(to, down, e.elem));
+    // As the square of a loop, so that its shuffles are compiled once.
+    e.for_each(zero, keys, 2 * lanes, |e, k| {
+        let two = e.int(2);
+        let first = e.div(k, two);
+        let down = e.mul_int(first, stride);
+        let (from, to) = (e.at(from, down, e.elem), e.at(to, first, e.elem));
+        let line = |e: &mut Emitter, i: i64| {
+            let p = e.at_const(from, i * stride, e.elem);
+            e.load(p, e.vector())
+        };
+        let rows: Vec<Val> = (0..lanes).map(|i| line(e, i)).collect();
+        for (q, row) in transpose::square(e, &rows).into_iter().enumerate() {
+            let p = e.at_const(to, q as i64 * PAIR_ROW, e.elem);
+            e.store(row, p);
+        }
+    });
+}
+
+/// The end of the chunk that the last of so many keys is in.
+fn chunks_end(e: &mut Emitter, kernel: &Attend, keys: Val) -> Val {
+    let chunk = kernel.order.chunk() as i64;
+    let up = e.add_int(keys, chunk - 1);
+    e.floor_to(up, chunk)
+}
+
+/// Runs `step` for the pairs of keys behind so many that are in their last chunk.
+fn each_missing_pair(
+    e: &mut Emitter,
+    kernel: &Attend,
+    keys: Val,
+    step: impl FnOnce(&mut Emitter, Val),
+) {
+    if kernel.order.chunk() > 2 {
+        let even = e.add_int(keys, 1);
+        let (even, end) = (e.floor_to(even, 2), chunks_end(e, kernel, keys));
+        e.for_each(even, end, 2, step);
+    }
+}
+
+/// Runs `body` where products of attention may use tile registers, in a kernel for whose configuration scratch has room before anything else is there.
+fn with_tiles(
+    e: &mut Emitter,
+    kernel: &Attend,
+    body: impl FnOnce(&mut Emitter) -> Result<(), String>,
+) -> Result<(), String> {
+    let tiles = kernel.order == Order::Pairs;
+    if tiles {
+        let scratch = e.scratch();
+        e.configure_tiles(scratch);
+    }
+    body(e)?;
+    if tiles {
+        e.release_tiles();
+    }
+    Ok(())
 }
 
 /// A vector at element `c` of a row of scratch.

@@ -5,12 +5,14 @@
 
 use crate::emit::{Emitter, Val};
 use crate::micro::{self, Left, Right, Tile};
-use odec_program::Target;
+use crate::tiles::{self, Factor};
+use odec_program::kernel::Order;
+use odec_program::{Target, tile};
 
 /// A block product in scratch: `c(i, j) ← start + times · Σ_k a(i, k) · b(k, j)`. In pairs, elements of a and b are words of 32 bits, each of two values of k,
-/// an even one and the next.
+/// an even one and the next; in tile registers, those of a row of `a` lie beside each other.
 pub(super) struct Product {
-    pub pairs: bool,
+    pub order: Order,
     pub a: Val,
     /// Elements between rows i and between inner k of `a`.
     pub a_strides: (i64, i64),
@@ -37,16 +39,20 @@ pub(super) enum Start {
 }
 
 impl Product {
-    /// Emits it. `rows` gives how many rows are needed of the columns from c on (more are written, up to a whole register
-    /// tile), `inner` the first k, an even one, and how many for the rows from i on.
+    /// Emits it. `rows` gives how many rows are needed of the vector of columns from c on (more are written, up to a whole register
+    /// tile), `inner` the first k, that of a pair or chunk, and how many for the rows from i on.
     pub fn emit(
         &self,
         e: &mut Emitter,
         rows: impl Fn(&mut Emitter, Val) -> Val,
         inner: impl Fn(&mut Emitter, Val) -> (Val, Val),
     ) {
+        if self.order == Order::Pairs {
+            return self.emit_tiles(e, rows, inner);
+        }
+        let pairs = self.order.in_pairs();
         let (elem, lanes, vector) = (e.elem, e.lanes as i64, e.vector());
-        let factors = if self.pairs { micro::PAIRS } else { elem };
+        let factors = if pairs { micro::PAIRS } else { elem };
         let Tile {
             rows: high,
             vectors,
@@ -58,7 +64,7 @@ impl Product {
             let rows = rows(e, c);
             e.for_each(zero, rows, high as i64, |e, r| {
                 let (mut first, mut count) = inner(e, r);
-                if self.pairs {
+                if pairs {
                     let two = e.int(2);
                     (first, count) = (e.div(first, two), e.div_ceil(count, 2));
                 }
@@ -118,12 +124,87 @@ impl Product {
             });
         });
     }
+
+    /// The same in tile registers: what sums begin with is multiplied in memory before, and what becomes of them, behind.
+    fn emit_tiles(
+        &self,
+        e: &mut Emitter,
+        rows: impl Fn(&mut Emitter, Val) -> Val,
+        inner: impl Fn(&mut Emitter, Val) -> (Val, Val),
+    ) {
+        let (elem, lanes) = (e.elem, e.lanes as i64);
+        let (high, across) = (self.tile.rows as i64, self.tile.vectors as i64 * lanes);
+        let (zero, end) = (e.int(0), e.int(self.columns));
+        e.for_each(zero, end, across, |e, c| {
+            let (b, to) = (e.at(self.b, c, micro::PAIRS), e.at(self.c, c, elem));
+            let last = e.add_int(c, across - lanes);
+            let rows = rows(e, last);
+            e.for_each(zero, rows, high, |e, r| {
+                let row = e.mul_int(r, self.a_strides.0);
+                let down = e.mul_int(r, self.c_stride);
+                let to = e.at(to, down, elem);
+                let product = tiles::Product {
+                    high: self.tile.rows / tile::ROWS,
+                    wide: across as u64 / tile::COLS,
+                    a: Factor::rows(e.at(self.a, row, micro::PAIRS), 2 * self.a_strides.0),
+                    b: Factor::pairs(b, self.b_stride),
+                    prefetch: 0,
+                };
+                let stride = e.int(self.c_stride);
+                match self.start {
+                    Start::Zero => product.zero(e),
+                    Start::Sum => product.load(e, to, stride),
+                    Start::Scaled(by) => {
+                        let by = e.at(by, r, elem);
+                        self.each_row(e, to, |e, i| {
+                            let x = super::scalar_at(e, by, i);
+                            e.broadcast(x, e.lanes)
+                        });
+                        product.load(e, to, stride);
+                    }
+                }
+                let (first, count) = inner(e, r);
+                let last = e.add(first, count);
+                product.add(e, (first, last));
+                product.store(e, to, stride);
+                if let Some(times) = self.times {
+                    self.each_row(e, to, |_, _| times);
+                }
+            });
+        });
+    }
+
+    /// Multiplies row i of a register tile in memory by what `factor` gives for it.
+    fn each_row(&self, e: &mut Emitter, tile: Val, factor: impl Fn(&mut Emitter, Val) -> Val) {
+        let (zero, high) = (e.int(0), e.int(self.tile.rows as i64));
+        e.for_each(zero, high, 1, |e, i| {
+            let (factor, down) = (factor(e, i), e.mul_int(i, self.c_stride));
+            let row = e.at(tile, down, e.elem);
+            for v in 0..self.tile.vectors {
+                let p = e.at_const(row, (v * e.lanes) as i64, e.elem);
+                let x = e.load(p, e.vector());
+                let x = e.mul(x, factor);
+                e.store(x, p);
+            }
+        });
+    }
 }
 
 /// A register tile for products with this many columns: enough accumulators to hide the latency of FMA, few enough for
-/// the registers. Its rows divide a block.
-pub(super) fn tile(e: &Emitter, columns: u64) -> Tile {
+/// the registers. Its rows divide a block. Of tile registers, two by two or fewer.
+pub(super) fn tile(e: &Emitter, order: Order, columns: u64) -> Tile {
     let vectors = columns / e.lanes;
+    if order == Order::Pairs {
+        let two = 2 * tile::COLS;
+        return Tile {
+            rows: 2 * tile::ROWS,
+            vectors: if columns.is_multiple_of(two) {
+                two
+            } else {
+                tile::COLS
+            } / e.lanes,
+        };
+    }
     let choices: &[(u64, u64)] = match e.target {
         Target::Avx512 | Target::Avx512Bf16 | Target::Amx => &[(4, 4), (4, 5), (8, 3), (8, 2)],
         _ => &[(4, 2)],
@@ -133,8 +214,11 @@ pub(super) fn tile(e: &Emitter, columns: u64) -> Tile {
     Tile { rows, vectors }
 }
 
-/// A register tile a single vector wide and as high, for triangles.
-pub(super) fn narrow(e: &Emitter) -> Tile {
+/// A register tile for triangles: a single vector wide and as high, or as others are of tile registers.
+pub(super) fn narrow(e: &Emitter, order: Order, columns: u64) -> Tile {
+    if order == Order::Pairs {
+        return tile(e, order, columns);
+    }
     Tile {
         rows: e.lanes.clamp(4, 16),
         vectors: 1,

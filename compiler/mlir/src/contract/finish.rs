@@ -18,7 +18,13 @@ pub(super) struct Finish {
 
 impl Kernel<'_> {
     /// Finishes the rows of a tile that exist, so many vectors of sums each, from memory.
-    pub(super) fn finish_rows(&self, e: &mut Emitter, job: Job, spill: Val, vectors: i64) {
+    pub(super) fn finish_rows(
+        &self,
+        e: &mut Emitter,
+        job: Job,
+        how: Finish,
+        (spill, vectors): (Val, i64),
+    ) {
         let (lanes, elem, nr) = (e.lanes as i64, e.elem, self.nr());
         let masks: Vec<Option<Val>> = (0..vectors)
             .map(|v| {
@@ -26,33 +32,31 @@ impl Kernel<'_> {
                 e.partial_mask(left, lanes as u64)
             })
             .collect();
-        self.finish(e, job, |e, how| {
-            let zero = e.int(0);
-            e.for_each(zero, job.rows, 1, |e, i| {
-                let row = e.add(job.row, i);
-                let offset = e.mul(i, self.n);
-                let to = e.at(job.c, offset, elem);
-                let offset = e.mul_int(i, nr);
-                let from = e.at(spill, offset, elem);
-                for (v, &mask) in masks.iter().enumerate() {
-                    let skip = v as i64 * lanes;
-                    let (from, to) = (e.at_const(from, skip, elem), e.at_const(to, skip, elem));
-                    let mut x = e.load(from, e.vector());
-                    if how.add {
-                        let old = e.load_lanes(to, mask, x.ty);
-                        x = e.add(old, x);
-                    }
-                    if let Some(epilogue) = self.epilogue.as_ref().filter(|_| how.last) {
-                        let columns = Columns {
-                            first: e.add_int(job.column, skip),
-                            mask,
-                        };
-                        let values = epilogue.at_columns(e, columns);
-                        x = epilogue.apply(e, &values, x, row, columns);
-                    }
-                    e.store_lanes(x, to, mask);
+        let zero = e.int(0);
+        e.for_each(zero, job.rows, 1, |e, i| {
+            let row = e.add(job.row, i);
+            let offset = e.mul(i, self.n);
+            let to = e.at(job.c, offset, elem);
+            let offset = e.mul_int(i, nr);
+            let from = e.at(spill, offset, elem);
+            for (v, &mask) in masks.iter().enumerate() {
+                let skip = v as i64 * lanes;
+                let (from, to) = (e.at_const(from, skip, elem), e.at_const(to, skip, elem));
+                let mut x = e.load(from, e.vector());
+                if how.add {
+                    let old = e.load_lanes(to, mask, x.ty);
+                    x = e.add(old, x);
                 }
-            });
+                if let Some(epilogue) = self.epilogue.as_ref().filter(|_| how.last) {
+                    let columns = Columns {
+                        first: e.add_int(job.column, skip),
+                        mask,
+                    };
+                    let values = epilogue.at_columns(e, columns);
+                    x = epilogue.apply(e, &values, x, row, columns);
+                }
+                e.store_lanes(x, to, mask);
+            }
         });
     }
 

@@ -21,7 +21,7 @@ use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use crate::quantized::{self, Integers};
 use crate::tiles;
-use odec_program::kernel::{Contract, Layout, Order, Parts, TILES, Terms};
+use odec_program::kernel::{Contract, Layout, Order, Parts, Terms};
 use odec_program::{DType, Quantized, Target, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
@@ -203,7 +203,7 @@ impl<'a> Kernel<'a> {
         // A launch has tiles only where there are rows.
         let some = e.max(rows, one);
         let alone = e.cmp(Cmp::Eq, some, one);
-        let [of_one, of_several] = TILES.map(|n| e.int(n as i64));
+        let [of_one, of_several] = self.spec.order.tiles().map(|n| e.int(n as i64));
         let tiles = e.select(alone, of_one, of_several);
         let group = e.mul(rows, panels);
         let group = e.div(group, tiles);
@@ -570,11 +570,44 @@ impl<'a> Kernel<'a> {
                 e.store(x, p);
             }
         });
-        self.finish_rows(e, job, spill, vectors);
+        self.finish(e, job, |e, how| {
+            self.finish_rows(e, job, how, (spill, vectors));
+        });
     }
 
-    /// A tile in registers of their own, of which only those are used that some of its rows and columns are in.
+    /// A tile in registers of their own: a whole one of a bare product goes from there to C where no sum is there yet.
     fn pairs_tile(&self, e: &mut Emitter, job: Job) {
+        let Block::Panel(right, _) = job.b else {
+            unreachable!("integers are not multiplied in pairs")
+        };
+        if self.epilogue.is_some() {
+            return self.any_pairs_tile(e, job, right);
+        }
+        let [rows, width] = [(job.rows, self.mr()), (job.width, self.nr())].map(|(have, want)| {
+            let want = e.int(want);
+            e.cmp(Cmp::Eq, have, want)
+        });
+        let whole = e.and(rows, width);
+        e.either(whole, |e, whole| {
+            if !whole {
+                return self.any_pairs_tile(e, job, right);
+            }
+            let registers = (self.tile.rows / tile::ROWS, self.nr() as u64 / tile::COLS);
+            let product = tiles::multiply(e, self.spec.blocking, right, registers, job.depth);
+            self.finish(e, job, |e, how| match how.add {
+                false => product.store(e, job.c, self.n),
+                true => {
+                    let (sums, nr) = (tiles::sums(e), e.int(self.nr()));
+                    product.store(e, sums, nr);
+                    let vectors = self.nr() / e.lanes as i64;
+                    self.finish_rows(e, job, how, (sums, vectors));
+                }
+            });
+        });
+    }
+
+    /// The same, of which only those registers are used that some of its rows and columns are in.
+    fn any_pairs_tile(&self, e: &mut Emitter, job: Job, right: Val) {
         let registers = |n: u64| n.div_ceil(tile::ROWS);
         let wide = registers(job.width.known().unwrap_or(self.nr()) as u64);
         let heights = match job.rows.known() {
@@ -583,21 +616,17 @@ impl<'a> Kernel<'a> {
                 .step_by(tile::ROWS as usize)
                 .collect(),
         };
-        let Block::Panel(right, _) = job.b else {
-            unreachable!("integers are not multiplied in pairs")
-        };
-        self.some_rows(e, &heights, job.rows, &|e, rows| {
-            tiles::multiply(
-                e,
-                self.spec.blocking,
-                right,
-                (registers(rows), wide),
-                job.depth,
-            )
-        });
         let sums = tiles::sums(e);
+        self.some_rows(e, &heights, job.rows, &|e, rows| {
+            let registers = (registers(rows), wide);
+            let product = tiles::multiply(e, self.spec.blocking, right, registers, job.depth);
+            let nr = e.int(self.nr());
+            product.store(e, sums, nr);
+        });
         let vectors = (wide * tile::COLS / e.lanes) as i64;
-        self.finish_rows(e, job, sums, vectors);
+        self.finish(e, job, |e, how| {
+            self.finish_rows(e, job, how, (sums, vectors));
+        });
     }
 
     /// The numbers of rows that ragged tiles are computed with, ascending; the last one serves all.

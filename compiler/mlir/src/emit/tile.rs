@@ -50,16 +50,16 @@ impl Emitter {
     }
 
     /// Loads a register; its rows begin `stride` bytes apart.
-    pub fn load_tile(&mut self, number: u64, from: Val, stride: u64) {
-        let (tile, stride) = (self.register(number), self.int(stride as i64));
+    pub fn load_tile(&mut self, number: u64, from: Val, stride: Val) {
+        let tile = self.register(number);
         self.stmt(format_args!(
             "llvm.call_intrinsic \"llvm.x86.tileloadd64\"({tile}, {from}, {stride}) : (i8, !llvm.ptr, i64) -> ()"
         ));
     }
 
     /// Stores a register; its rows begin `stride` bytes apart.
-    pub fn store_tile(&mut self, number: u64, to: Val, stride: u64) {
-        let (tile, stride) = (self.register(number), self.int(stride as i64));
+    pub fn store_tile(&mut self, number: u64, to: Val, stride: Val) {
+        let tile = self.register(number);
         self.stmt(format_args!(
             "llvm.call_intrinsic \"llvm.x86.tilestored64\"({tile}, {to}, {stride}) : (i8, !llvm.ptr, i64) -> ()"
         ));

@@ -4,8 +4,8 @@
 mod case;
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
-use case::{Case, Shape, distance};
-use odec_program::kernel::{Attend, eval_attend_cached};
+use case::{Case, IN_PAIRS, Shape, distance};
+use odec_program::kernel::{Attend, Order, eval_attend_cached};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
 
@@ -134,10 +134,14 @@ fn bf16_operands() {
     }
 }
 
-/// Dot products of pairs: heads of odd widths, sequences, windows and blocks that end within pairs, every option. The evaluator is near f64, and compiled
+/// Products in pairs: heads of odd widths, sequences, windows and blocks that end within pairs and chunks, every option. The evaluator is near f64, and compiled
 /// code is it, in every bit.
 #[test]
-fn dot_products_of_pairs() {
+fn products_in_pairs() {
+    IN_PAIRS.into_iter().for_each(near_and_same);
+}
+
+fn near_and_same(order: Order) {
     let of = |[seq, heads, head]: [usize; 3], shared, causal, window| {
         Case::of([2, seq, heads, head], shared, causal, window)
     };
@@ -153,7 +157,7 @@ fn dot_products_of_pairs() {
         of([150, 2, 16], (1, 16), true, Some(3)).scored(),
         of([150, 2, 16], (2, 9), true, Some(64)).scored(),
     ];
-    for case in cases.map(Case::in_pairs) {
+    for case in cases.map(|case| case.in_pairs(order)) {
         let found = case.evaluate::<f32>();
         let (shape, value) = (case.shape, case.value);
         let (o, lse) = case.forward(&case.q, &case.k, &case.v);
@@ -179,13 +183,17 @@ fn dot_products_of_pairs() {
 /// are added to it.
 #[test]
 fn pairs_of_small_numbers() {
-    for (causal, window) in [(true, Some(5)), (false, None)] {
+    let masks = [(true, Some(5)), (false, None)];
+    for ((causal, window), order) in masks
+        .into_iter()
+        .flat_map(|mask| IN_PAIRS.map(|o| (mask, o)))
+    {
         let mut case = Case::of([1, 150, 2, 8], (1, 8), causal, window);
         let small = |x: &mut Vec<f64>, size: f64| x.iter_mut().for_each(|x| *x *= size);
         small(&mut case.q, 20.0);
         small(&mut case.v, 1e-20);
         small(&mut case.d_o, 1e-18);
-        let case = case.in_pairs();
+        let case = case.in_pairs(order);
         let found = case.evaluate::<f32>();
         let zeros = found[2..].iter().flat_map(Buffer::real);
         let zeros = zeros.filter(|x| x.to_bits() == 0).count();
@@ -313,9 +321,11 @@ fn tokens_that_take_no_part() {
     for causal in [true, false] {
         let case = Case::of([2, 131, 2, 8], (1, 12), causal, None).of_some();
         check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, causal.into()));
-        let pairs = Case::of([2, 331, 2, 9], (1, 7), causal, None).of_some();
-        let pairs = pairs.in_pairs();
-        same_in_pairs(&pairs, &pairs.evaluate::<f32>());
+        for order in IN_PAIRS {
+            let pairs = Case::of([2, 331, 2, 9], (1, 7), causal, None).of_some();
+            let pairs = pairs.in_pairs(order);
+            same_in_pairs(&pairs, &pairs.evaluate::<f32>());
+        }
         // Nobody reads what is theirs.
         let mut lost = Case::of([2, 131, 2, 8], (1, 12), causal, None).of_some();
         let want = lost.evaluate::<f32>();
@@ -367,10 +377,13 @@ fn keys_of_other_tokens() {
     check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, 0));
     let case = capped(Case::of_others([2, 131, 2, 8], (1, 12), 40)).of_some();
     check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, 1));
-    for keys in [1, 33, 131] {
+    for (keys, order) in [1, 33, 131]
+        .into_iter()
+        .flat_map(|keys| IN_PAIRS.map(|o| (keys, o)))
+    {
         let pairs = Case::of_others([2, 67, 2, 9], (1, 7), keys);
         let some = Case::of_others([3, 67, 2, 9], (1, 7), keys).of_some();
-        for pairs in [pairs, some].map(Case::in_pairs) {
+        for pairs in [pairs, some].map(|case| case.in_pairs(order)) {
             same_in_pairs(&pairs, &pairs.evaluate::<f32>());
         }
     }
@@ -380,13 +393,15 @@ fn keys_of_other_tokens() {
 #[test]
 fn kept_keys_under_other_scores() {
     let case = || Case::of([1, 70, 2, 8], (1, 12), true, None).scored();
-    kept_keys(&case());
-    kept_keys(&case().in_pairs());
-    let windowed = Case::of([1, 70, 2, 8], (1, 12), true, Some(6));
-    kept_keys(&windowed.in_pairs());
+    let windowed = || Case::of([1, 70, 2, 8], (1, 12), true, Some(6));
     let some = || Case::of([1, 70, 2, 8], (1, 12), true, None).of_some();
+    kept_keys(&case());
     kept_keys(&some());
-    kept_keys(&some().in_pairs());
+    for order in IN_PAIRS {
+        for case in [case(), windowed(), some()] {
+            kept_keys(&case.in_pairs(order));
+        }
+    }
 }
 
 fn kept_keys(case: &Case) {
@@ -435,20 +450,26 @@ fn kept_keys(case: &Case) {
 #[test]
 fn kept_keys_of_several_sequences() {
     let ([batch, seq, heads, head], value) = ([3, 70, 2, 8], 12);
-    let own = |window, pairs| (true, window, vec![69, 3, 64], pairs, false);
-    let some = |places, pairs| (true, None, places, pairs, true);
-    for (causal, window, places, pairs, part) in [
-        own(None, false),
-        own(Some(5), false),
-        (false, None, vec![], false, false),
-        own(Some(5), true),
-        (false, None, vec![], true, false),
-        (false, None, vec![], false, true),
-        (false, None, vec![], true, true),
-        some(vec![69, 3, 64], false),
-        some(vec![3, 0, 69], false),
-        some(vec![64, 3, 69], true),
-    ] {
+    let own = |window, order| (true, window, vec![69, 3, 64], order, false);
+    let some = |places, order| (true, None, places, order, true);
+    let chain = Order::Chain;
+    let one_by_one = vec![
+        own(None, chain),
+        own(Some(5), chain),
+        (false, None, vec![], chain, false),
+        (false, None, vec![], chain, true),
+        some(vec![69, 3, 64], chain),
+        some(vec![3, 0, 69], chain),
+    ];
+    let in_pairs = IN_PAIRS.into_iter().flat_map(|order| {
+        [
+            own(Some(5), order),
+            (false, None, vec![], order, false),
+            (false, None, vec![], order, true),
+            some(vec![64, 3, 69], order),
+        ]
+    });
+    for (causal, window, places, order, part) in one_by_one.into_iter().chain(in_pairs) {
         let shape = [batch, seq, heads, head];
         let case = match causal {
             true => Case::of(shape, (1, value), causal, window),
@@ -459,7 +480,10 @@ fn kept_keys_of_several_sequences() {
             (_, true) => case.of_some(),
             (false, false) => case,
         };
-        let case = if pairs { case.in_pairs() } else { case };
+        let case = match order {
+            Order::Chain => case,
+            order => case.in_pairs(order),
+        };
         let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
             unreachable!()
         };

@@ -37,10 +37,10 @@ impl Tiling {
         }
     }
 
-    /// Order of attention to inputs of a type: tile registers have none of its own.
+    /// Order of attention to inputs of a type.
     pub(super) fn attends(self, inputs: DType) -> Order {
         match self.pairs {
-            Some((Order::Dots, _)) if inputs == DType::Bf16 => Order::Dots,
+            Some((order, _)) if inputs == DType::Bf16 => order,
             _ => Order::Chain,
         }
     }

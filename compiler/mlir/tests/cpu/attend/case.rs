@@ -1,9 +1,13 @@
 //! A case of attention: its operands in f64, plain f64 attention of them with its gradient, and what the scalar evaluator and compiled kernels make of them.
 
 use crate::harness::{Buffer, Compiled, Operands, targets};
+use crate::tiles::{Machine, machines};
 use odec_program::kernel::{Attend, Order, Scores, eval_attend, eval_attend_backward};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
+
+/// The orders in which products are added up in pairs.
+pub(super) const IN_PAIRS: [Order; 2] = [Order::Dots, Order::Pairs];
 
 /// batch, seq, heads, head.
 pub(super) type Shape = [usize; 4];
@@ -155,18 +159,25 @@ impl Case {
     }
 
     /// The same in bf16, multiplied in pairs.
-    pub fn in_pairs(self) -> Case {
+    pub fn in_pairs(self, order: Order) -> Case {
         Case {
             inputs: DType::Bf16,
-            order: Order::Dots,
+            order,
             ..self.rounded()
         }
     }
 
-    /// The targets that this machine runs it on.
+    /// The targets that this machine runs it on, some with instructions emulated.
     pub fn targets(&self) -> Vec<Target> {
-        let of = |t: &Target| self.order == Order::Chain || *t == Target::Avx512Bf16;
-        targets().into_iter().filter(of).collect()
+        if self.order == Order::Chain {
+            return targets();
+        }
+        let of = |m: &Machine| m.of.pairs().is_some_and(|(order, _)| order == self.order);
+        machines()
+            .into_iter()
+            .filter(of)
+            .map(|m| m.target)
+            .collect()
     }
 
     pub fn rows(&self) -> usize {
