@@ -357,7 +357,7 @@ impl Block<'_> {
                 }
             });
             if self.kernel.order == Order::Pairs {
-                let end = chunks_end(e, self.kernel, seen);
+                let end = pairs::depth(e, self.kernel.order, seen);
                 pair_rows(e, (self.slope_pairs, BLOCK), self.slope_rows.0, c, end);
             }
         });

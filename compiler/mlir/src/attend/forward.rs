@@ -289,7 +289,7 @@ impl<'a> Block<'a> {
                 store_at(e, none, self.scores, at);
             });
             if self.kernel.order == Order::Pairs {
-                let end = chunks_end(e, self.kernel, seen);
+                let end = pairs::depth(e, self.kernel.order, seen);
                 pair_rows(e, (self.scores, 2 * BLOCK), self.weights.0, c, end);
             }
             let old = load_at(e, self.sum, c);

@@ -605,13 +605,12 @@ fn paired(e: &mut Emitter, both: [Val; 2]) -> (Val, [Val; 2]) {
 /// Elements between the rows that [`pair_rows`] makes.
 const PAIR_ROW: i64 = BLOCK / 2;
 
-/// Words of pairs of keys, of which one for each query is beside each other in rows so far apart, as rows of pairs of keys, one for each query: a left-hand factor
-/// of tile registers. Of the vector of queries from `c` on, and as many keys.
+/// Transposes words of pairs of keys for the vector of queries from `c` on: a row for each query, [`PAIR_ROW`] apart, as tile registers read a left-hand
+/// factor. `from` has a row for each pair, `stride` apart, with a word for each query; `keys` is a whole number of chunks.
 fn pair_rows(e: &mut Emitter, (from, stride): (Val, i64), to: Val, c: Val, keys: Val) {
     let (zero, lanes) = (e.int(0), e.lanes as i64);
     let down = e.mul_int(c, PAIR_ROW);
     let (from, to) = (e.at(from, c, e.elem), e.at(to, down, e.elem));
-    // As the square of a loop, so that its shuffles are compiled once.
     e.for_each(zero, keys, 2 * lanes, |e, k| {
         let two = e.int(2);
         let first = e.div(k, two);
@@ -629,14 +628,7 @@ fn pair_rows(e: &mut Emitter, (from, stride): (Val, i64), to: Val, c: Val, keys:
     });
 }
 
-/// The end of the chunk that the last of so many keys is in.
-fn chunks_end(e: &mut Emitter, kernel: &Attend, keys: Val) -> Val {
-    let chunk = kernel.order.chunk() as i64;
-    let up = e.add_int(keys, chunk - 1);
-    e.floor_to(up, chunk)
-}
-
-/// Runs `step` for the pairs of keys behind so many that are in their last chunk.
+/// Runs `step` for the pairs of keys that the last chunk of so many keys lacks.
 fn each_missing_pair(
     e: &mut Emitter,
     kernel: &Attend,
@@ -645,12 +637,12 @@ fn each_missing_pair(
 ) {
     if kernel.order.chunk() > 2 {
         let even = e.add_int(keys, 1);
-        let (even, end) = (e.floor_to(even, 2), chunks_end(e, kernel, keys));
+        let (even, end) = (e.floor_to(even, 2), pairs::depth(e, kernel.order, keys));
         e.for_each(even, end, 2, step);
     }
 }
 
-/// Runs `body` where products of attention may use tile registers, in a kernel for whose configuration scratch has room before anything else is there.
+/// Emits a kernel between the configuration of tile registers and their release, if it uses any. Scratch holds the configuration before anything else is there.
 fn with_tiles(
     e: &mut Emitter,
     kernel: &Attend,

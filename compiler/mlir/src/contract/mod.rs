@@ -5,8 +5,8 @@
 //! of B ([`crate::micro`]). Whole register tiles are finished straight from registers; ragged ones are
 //! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened: A into its panel; B, where a
 //! launch has several panels of rows, a block at a time into scratch, else into registers. Sums are f32 all the same. Or they
-//! are multiplied in pairs: by dot products, with panels of pairs of A too, or in tile registers ([`crate::tiles`]), whose tiles are all
-//! finished from scratch. Integers are widened the same way as bf16 ([`crate::quantized`]).
+//! are multiplied in pairs: by dot products, with panels of pairs of A too, or in tile registers ([`crate::tiles`]), from
+//! which whole tiles of bare products go to C, all others to scratch. Integers are widened the same way as bf16 ([`crate::quantized`]).
 //!
 //! Scratch without tile registers: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
 //! (mr × nr).

@@ -1,5 +1,6 @@
 //! Kernels are compiled in a child process, whatever becomes of it.
 
+use crate::harness::models::planned;
 use odec_mlir::codegen::{compile_within, on_threads};
 use odec_mlir::{CodegenError, compile, compile_in_child, serve};
 use odec_program::{Kernel, Target};
@@ -73,6 +74,30 @@ fn answers_that_make_no_sense_are_errors() {
         compile_in_child(Command::new("/no/such"), &[], Target::Avx2),
         Err(CodegenError::Spawn(_))
     ));
+}
+
+/// Kernels that multiply nothing in pairs are the same text and the same machine code for all targets of AVX-512, so that tests compile and run them for one.
+#[test]
+fn code_without_pairs_is_the_same() {
+    let of = [Target::Avx512, Target::Avx512Bf16, Target::Amx];
+    let kernels = of.map(|target| planned("prenorm", &[], target).program.kernels);
+    let texts = |n: usize| -> Vec<String> {
+        let text = |k| odec_mlir::mlir_text(k, of[n]).unwrap();
+        kernels[n].iter().map(text).collect()
+    };
+    let code = |n: usize, i: usize| {
+        let one = std::slice::from_ref(&kernels[n][i]);
+        odec_mlir::compile(one, of[n], None).unwrap()[0]
+            .bytes
+            .clone()
+    };
+    let first = texts(0);
+    let shortest = (0..first.len()).min_by_key(|i| first[*i].len()).unwrap();
+    for n in [1, 2] {
+        assert_eq!(kernels[n], kernels[0]);
+        assert_eq!(texts(n), first);
+        assert!(code(n, shortest) == code(0, shortest));
+    }
 }
 
 fn pack(nr: u32) -> Kernel {

@@ -149,10 +149,10 @@ fn recurrences() {
 /// Matrices of 40 and 37 rows: a group and a part of one.
 #[test]
 fn decoding_in_integers_on_every_target() {
-    let targets = crate::harness::targets();
+    let (targets, all) = (crate::harness::targets(), crate::harness::all_targets());
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check_decoding_with("prenorm", &sizes, &targets, Some(Quantized::INT8));
-    check_decoding_with("prenorm", &in_bf16(&sizes), &targets, Some(Quantized::INT4));
+    check_decoding_with("prenorm", &in_bf16(&sizes), &all, Some(Quantized::INT4));
     let sizes = [
         ("width: 256", "width: 40"),
         ("hidden: 4*width", "hidden: 37"),
@@ -197,7 +197,7 @@ fn decoding_with_a_history() {
 /// as they are read.
 #[test]
 fn in_bf16_on_every_target() {
-    let targets = crate::harness::targets();
+    let targets = crate::harness::all_targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check("prenorm", &in_bf16(&sizes), &targets);
     check("rk2", &in_bf16(&sizes), &host());

@@ -184,11 +184,17 @@ pub struct Compiled {
 }
 
 /// The targets that this machine runs.
-pub fn targets() -> Vec<Target> {
+pub fn all_targets() -> Vec<Target> {
     let permitted =
         |t: &Target| *t != Target::Amx || odec_runtime::device::ffi::permit_tiles().is_ok();
     let all = Target::CPUS.into_iter().filter(|t| t.supported().is_ok());
     all.filter(permitted).collect()
+}
+
+/// Those of them whose code differs where nothing is multiplied in pairs: all of AVX-512 have the same (`codegen::code_without_pairs_is_the_same`).
+pub fn targets() -> Vec<Target> {
+    let all = all_targets().into_iter();
+    all.filter(|t| *t <= Target::Avx512).collect()
 }
 
 impl Compiled {
