@@ -156,8 +156,9 @@ impl Target {
 
     /// Order and blocking of contractions of bf16 factors, where these are multiplied in pairs. Registers of vectors hold as many sums as
     /// those of other contractions do. Tile registers hold two by two tiles of them, the most that leave registers for two of A and two of
-    /// B, so that each tile that is loaded is multiplied twice. Their blocks of k are four times as long, since sums that leave the registers take as long as
-    /// eight chunks of products (measured on a Xeon with AMX, 2026: steps of 256, 512, 1024 and 2048 took 1.03, 1.02, 1 and 1 of the time).
+    /// B, so that each tile that is loaded is multiplied twice. Their blocks of k are longer, since the sums
+    /// of each go through memory: on a Xeon with AMX (2026) a training step took 1.01 to 1.03 times as long with 256 and 512, and as long with 2,048, where runs
+    /// differ by as much.
     pub const fn pairs(self) -> Option<(Order, Blocking)> {
         let blocking = self.blocking(DType::F32);
         match self {

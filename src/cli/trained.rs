@@ -5,6 +5,18 @@ use odec_program::Quantized;
 use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 
+/// Where a trained model runs, and whose code.
+#[derive(Args)]
+pub struct On {
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
+    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
+    /// anything that you can do
+    #[arg(long)]
+    pub trust: bool,
+}
+
 #[derive(Args)]
 pub struct Eval {
     /// Folder of the run
@@ -27,13 +39,8 @@ pub struct Eval {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub device: DeviceChoice,
-    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
-    /// anything that you can do
-    #[arg(long)]
-    pub trust: bool,
+    #[command(flatten)]
+    pub on: On,
 }
 
 /// A weight of guidance.
@@ -117,13 +124,8 @@ pub struct Generate {
     /// Seed of the sampling
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub device: DeviceChoice,
-    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
-    /// anything that you can do
-    #[arg(long)]
-    pub trust: bool,
+    #[command(flatten)]
+    pub on: On,
 }
 
 #[derive(Args)]
@@ -141,13 +143,8 @@ pub struct Classify {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub device: DeviceChoice,
-    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
-    /// anything that you can do
-    #[arg(long)]
-    pub trust: bool,
+    #[command(flatten)]
+    pub on: On,
 }
 
 #[derive(Args)]
@@ -183,13 +180,8 @@ pub struct Translate {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub device: DeviceChoice,
-    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
-    /// anything that you can do
-    #[arg(long)]
-    pub trust: bool,
+    #[command(flatten)]
+    pub on: On,
 }
 
 #[derive(Args)]

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::path::PathBuf;
 
 pub fn run(args: &cli::Classify) -> Done {
-    let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
+    let mut executor = trained(&args.run, args.on.device, args.on.trust, args.no_ema)?;
     let Some(form) = Classified::of(&executor) else {
         return Err(Failure::Input(format!(
             "{} classifies neither texts nor images; `odec eval` evaluates it, `odec generate` and `odec translate` write texts",

@@ -23,15 +23,15 @@ use std::io::Write;
 
 pub fn run(args: &cli::Eval) -> Done {
     if let Some(q) = args.weights {
-        quantized::fits_device(args.device, q)?;
+        quantized::fits_device(args.on.device, q)?;
     }
-    let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
+    let mut executor = trained(&args.run, args.on.device, args.on.trust, args.no_ema)?;
     let mut in_int = match args.weights {
         None => None,
         Some(q) => {
             let refused = |e| Failure::Input(format!("--weights {q}: {e}"));
             can_generate(&executor).map_err(refused)?;
-            Some(quantized::executor(&mut executor, q, args.device)?)
+            Some(quantized::executor(&mut executor, q, args.on.device)?)
         }
     };
     let show = if args.json {

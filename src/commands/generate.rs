@@ -23,9 +23,9 @@ use std::path::Path;
 
 pub fn run(args: &cli::Generate) -> Done {
     if let Some(q) = args.weights {
-        quantized::fits_device(args.device, q)?;
+        quantized::fits_device(args.on.device, q)?;
     }
-    let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
+    let mut executor = trained(&args.run, args.on.device, args.on.trust, args.no_ema)?;
     if let (Some(output), Some(scheme), Some(steps)) = (&args.output, &args.scheme, args.steps) {
         return draw(args, &mut executor, (output, scheme, steps));
     }
@@ -34,7 +34,7 @@ pub fn run(args: &cli::Generate) -> Done {
     }
     can_generate(&executor).map_err(Failure::input)?;
     if let Some(q) = args.weights {
-        executor = quantized::executor(&mut executor, q, args.device)?;
+        executor = quantized::executor(&mut executor, q, args.on.device)?;
         errln!("note: {}", in_integers(&executor)?);
     }
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
@@ -131,7 +131,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
     let mut classifier = match &args.classifier {
         None => None,
         Some(run) => {
-            let mut opened = trained(run, args.device, args.trust, false)?;
+            let mut opened = trained(run, args.on.device, args.on.trust, false)?;
             flow::classified(&mut opened, &of, &[]).map_err(Failure::input)?;
             Some(opened)
         }

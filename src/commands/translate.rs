@@ -10,7 +10,7 @@ use odec_source::escape::escaped;
 use serde_json::json;
 
 pub fn run(args: &cli::Translate) -> Done {
-    let mut executor = trained(&args.run, args.device, args.trust, args.no_ema)?;
+    let mut executor = trained(&args.run, args.on.device, args.on.trust, args.no_ema)?;
     if !translates(&executor) {
         return Err(Failure::input(TranslateError::OneSequence));
     }

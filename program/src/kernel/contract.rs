@@ -101,7 +101,8 @@ impl Order {
 /// Tiles of a contraction that are enough for threads to share: of one panel of rows, which is packed once for neighbours, and of several, each of
 /// which is packed anew for every group of columns.
 const TILES: [u64; 2] = [64, 16];
-/// The same in tile registers, where packing a panel of rows takes as long as multiplying it with several panels of columns.
+/// The same in tile registers, where packing has a larger share of the time: with these a product of 256 × 256 × 2048 took 0.8 of the time that it took
+/// with the others (a Xeon with AMX, two threads, 2026).
 const TILES_IN_REGISTERS: [u64; 2] = [64, 8];
 
 /// How many pieces of its inner length a contraction sums apart, so that a small C has enough blocks. C has rows of `n` numbers for each of

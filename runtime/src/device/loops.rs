@@ -155,9 +155,11 @@ mod x86 {
     #[repr(align(64))]
     struct Configuration([u8; tile::CONFIGURATION as usize]);
 
-    /// Products of tiles of zeros, to sums that do not wait for each other. Speed does not depend on the numbers.
-    #[target_feature(enable = "avx512f")]
-    fn amx_tiles() {
+    /// Products of tiles of zeros, added to sums that do not wait for each other.
+    ///
+    /// # Safety
+    /// The processor has AMX with bf16, and the system permits it.
+    unsafe fn amx_tiles() {
         let mut all = Configuration([0; _]);
         all.0[0] = 1;
         for register in 0..8 {

@@ -125,7 +125,7 @@ impl Product {
         });
     }
 
-    /// The same in tile registers: what sums begin with is multiplied in memory before, and what becomes of them, behind.
+    /// The same in tile registers, which have no multiplication by a factor: sums are scaled in memory, before they are loaded and after they are stored.
     fn emit_tiles(
         &self,
         e: &mut Emitter,

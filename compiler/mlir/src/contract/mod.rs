@@ -575,7 +575,7 @@ impl<'a> Kernel<'a> {
         });
     }
 
-    /// A tile in registers of their own: a whole one of a bare product goes from there to C where no sum is there yet.
+    /// A tile in tile registers. Where the product has no epilogue, the first sums of a whole tile are stored from there to C.
     fn pairs_tile(&self, e: &mut Emitter, job: Job) {
         let Block::Panel(right, _) = job.b else {
             unreachable!("integers are not multiplied in pairs")
@@ -606,7 +606,7 @@ impl<'a> Kernel<'a> {
         });
     }
 
-    /// The same, of which only those registers are used that some of its rows and columns are in.
+    /// The same for a tile of any size, by scratch: only those registers are used that some of its rows and columns are in.
     fn any_pairs_tile(&self, e: &mut Emitter, job: Job, right: Val) {
         let registers = |n: u64| n.div_ceil(tile::ROWS);
         let wide = registers(job.width.known().unwrap_or(self.nr()) as u64);

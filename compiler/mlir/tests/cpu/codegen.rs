@@ -3,7 +3,9 @@
 use crate::harness::models::planned;
 use odec_mlir::codegen::{compile_within, on_threads};
 use odec_mlir::{CodegenError, compile, compile_in_child, serve};
-use odec_program::{Kernel, Target};
+use odec_program::kernel::Sample;
+use odec_program::{Kernel, KernelSpec, Target};
+use std::collections::BTreeSet;
 use std::io;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,28 +78,42 @@ fn answers_that_make_no_sense_are_errors() {
     ));
 }
 
-/// Kernels that multiply nothing in pairs are the same text and the same machine code for all targets of AVX-512, so that tests compile and run them for one.
+/// Kernels that multiply nothing in pairs are the same text for all targets of AVX-512, and the same machine code: tests compile and run them for one. Kernels
+/// of every kind, samples and those of two models; machine code of one.
 #[test]
 fn code_without_pairs_is_the_same() {
     let of = [Target::Avx512, Target::Avx512Bf16, Target::Amx];
-    let kernels = of.map(|target| planned("prenorm", &[], target).program.kernels);
-    let texts = |n: usize| -> Vec<String> {
-        let text = |k| odec_mlir::mlir_text(k, of[n]).unwrap();
-        kernels[n].iter().map(text).collect()
+    let text = |kernel: &Kernel, target| odec_mlir::mlir_text(kernel, target);
+    let kernels = of.map(|target| {
+        let of_model = |name| planned(name, &[], target).program.kernels;
+        [of_model("prenorm"), of_model("mixtral")].concat()
+    });
+    assert!(kernels.iter().all(|k| *k == kernels[0]));
+    let [kernels, ..] = kernels;
+    let code = |target| {
+        let shortest = |k: &&Kernel| text(k, target).unwrap().len();
+        let one = kernels.iter().min_by_key(shortest).unwrap();
+        let compiled = compile(std::slice::from_ref(one), target, None).unwrap();
+        compiled.into_iter().map(|o| o.bytes).collect::<Vec<_>>()
     };
-    let code = |n: usize, i: usize| {
-        let one = std::slice::from_ref(&kernels[n][i]);
-        odec_mlir::compile(one, of[n], None).unwrap()[0]
-            .bytes
-            .clone()
-    };
-    let first = texts(0);
-    let shortest = (0..first.len()).min_by_key(|i| first[*i].len()).unwrap();
-    for n in [1, 2] {
-        assert_eq!(kernels[n], kernels[0]);
-        assert_eq!(texts(n), first);
-        assert!(code(n, shortest) == code(0, shortest));
+    assert!(of.iter().all(|target| code(*target) == code(of[0])));
+    let samples = KernelSpec::samples()
+        .into_iter()
+        .map(|Sample { spec, .. }| Kernel {
+            symbol: spec.symbol(),
+            spec,
+        });
+    let mut kinds = BTreeSet::new();
+    for kernel in samples.chain(kernels.iter().cloned()) {
+        // Samples are not cut into vectors of a processor.
+        if let Ok(first) = text(&kernel, of[0]) {
+            kinds.insert(kernel.spec.kind());
+            for target in of {
+                assert_eq!(text(&kernel, target).unwrap(), first);
+            }
+        }
     }
+    assert_eq!(kinds, KernelSpec::KINDS.iter().copied().collect());
 }
 
 fn pack(nr: u32) -> Kernel {
