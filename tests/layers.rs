@@ -28,7 +28,13 @@ fn help_is_that_of_a_command_or_of_a_layer() {
         place.good(&["train", "--help"])
     );
     let page = place.good(&["help", "attention"]);
-    for part in ["kv_heads", "[needed]", "[10000]", "q.weight", "Vaswani"] {
+    for part in [
+        "kv_heads",
+        "[needed]",
+        "arguments of `rotary`",
+        "q.weight",
+        "Vaswani",
+    ] {
         assert!(page.contains(part), "{part} is not in\n{page}");
     }
     let page = place.good(&["help", "sgd"]);

@@ -340,13 +340,22 @@ pub struct Layer {
     pub span: Span,
 }
 
-/// `hidden`, `scale: number = 1`.
+/// `hidden`, `scale: number = 1`, `from y: state = x`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerParam {
+    /// What stands before its value where the layer is used, if that is not its name.
+    pub given_as: Option<Ident>,
     pub name: Ident,
     /// The word after the colon.
     pub kind: Option<Ident>,
     pub default: Option<Expr>,
+}
+
+impl LayerParam {
+    /// What it is called where the layer is used.
+    pub fn label(&self) -> &Ident {
+        self.given_as.as_ref().unwrap_or(&self.name)
+    }
 }
 
 /// What a field or a layer computes.

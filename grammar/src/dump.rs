@@ -154,11 +154,14 @@ fn item(item: &Item) -> Node {
         }
         Item::Layer(layer) => {
             let param = |p: &LayerParam| {
+                let given_as = p.given_as.as_ref().map(name);
                 let kind = p.kind.as_ref().map(|k| atom(format!(": {}", k.name)));
                 let default = p.default.as_ref().map(expr);
-                match kind.is_some() || default.is_some() {
-                    true => list("=", [name(&p.name)].into_iter().chain(kind).chain(default)),
-                    false => name(&p.name),
+                let names = given_as.into_iter().chain([name(&p.name)]);
+                let all: Vec<_> = names.chain(kind).chain(default).collect();
+                match all.len() {
+                    1 => name(&p.name),
+                    _ => list("=", all),
                 }
             };
             let params =

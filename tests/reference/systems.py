@@ -274,7 +274,7 @@ def evaluated(kind: str, settings: tuple[int, float, int | None], p: Parameters,
 
 
 def turned(p: Parameters, at: str, heads: int) -> Field:
-    """The field `rmsnorm(eps: 1/4) |> attention(heads, causal, rope(base: 100), scale: 1/3, bias: [q, k, v])`."""
+    """The field `rmsnorm(eps: 1/4) |> attention(heads, causal, rope(base: 100), scale: 1/3, qkv_bias)`."""
     return lambda x: attend(p, at, heads, norm(p, at, x, 1 / 4), turn=lambda q: rope(q, 100.0), scale=1 / 3)
 
 
@@ -1280,7 +1280,7 @@ SYSTEMS: dict[str, System] = {
     "arguments": System(
         splitting(("turned", 1.0), ("opened", 1.0), ("mapped", 1.0)),
         definitions="scheme three(A, B, C) { A(1) B(1) C(1) }\n"
-        "field turned = rmsnorm(eps: 1/4) |> attention(heads: 4, causal, rope(base: 100), scale: 1/3, bias: [q, k, v])\n"
+        "field turned = rmsnorm(eps: 1/4) |> attention(heads: 4, causal, rope(base: 100), scale: 1/3, qkv_bias)\n"
         "field opened = layernorm(eps: 1/8) |> swiglu(hidden: 64, bias)\n"
         "field mapped = rmsnorm |> gelu(hidden: 2*width, approximate: tanh)\n",
         flow="three(turned, opened, mapped)",

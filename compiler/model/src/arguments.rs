@@ -34,10 +34,6 @@ pub enum Form {
     Sides,
     /// One of these words: `approximate: tanh`.
     Word(&'static [&'static str]),
-    /// A word alone, or with arguments of its own: `rope`, `rope(base: 500000)`.
-    Options(&'static [Argument]),
-    /// A word alone, or a list of some of these: `bias`, `bias: [q, k]`.
-    Some(&'static [&'static str]),
     /// A whole number without a name: `linear(4*width)`.
     UnnamedWhole,
     /// A number with or without its name: `dropout(10%)`.
@@ -48,8 +44,6 @@ pub enum Form {
     Operand,
     /// Another value, behind its name: `decay: linear(8) |> sigmoid`.
     Value,
-    /// The state of another evolve, behind its name: `from: encoder |> rmsnorm`.
-    State,
     /// Something in quotes: `key: "text"`.
     Text,
     /// A word, or a path in quotes: `tokenizer: bytes`.
@@ -142,22 +136,6 @@ impl Argument {
         Argument::new(name, Form::Word(words), silent, meaning)
     }
 
-    pub const fn options(
-        name: &'static str,
-        inside: &'static [Argument],
-        meaning: &'static str,
-    ) -> Argument {
-        Argument::new(name, Form::Options(inside), Silent::Off, meaning)
-    }
-
-    pub const fn some(
-        name: &'static str,
-        of: &'static [&'static str],
-        meaning: &'static str,
-    ) -> Argument {
-        Argument::new(name, Form::Some(of), Silent::Off, meaning)
-    }
-
     pub const fn unnamed(
         name: &'static str,
         form: Form,
@@ -180,15 +158,6 @@ impl Argument {
         meaning: &'static str,
     ) -> Argument {
         Argument::new(name, Form::Value, Silent::Follows(silent), meaning)
-    }
-
-    /// The state of another evolve behind its name, which need not be given.
-    pub const fn state(
-        name: &'static str,
-        silent: &'static str,
-        meaning: &'static str,
-    ) -> Argument {
-        Argument::new(name, Form::State, Silent::Follows(silent), meaning)
     }
 
     /// Something in quotes.
@@ -223,7 +192,7 @@ impl Argument {
 
     /// Whether what stands behind its name is computed of tokens.
     pub fn is_value(&self) -> bool {
-        matches!(self.form, Form::Value | Form::State)
+        self.form == Form::Value
     }
 
     /// What a number may be.
@@ -291,12 +260,6 @@ impl<'e> Given<'e> {
     pub fn leading(&mut self, a: &Argument) -> Option<&'e Expr> {
         self.note(a);
         self.args.leading()
-    }
-
-    /// A word with arguments of its own.
-    pub fn options(&mut self, a: &Argument, sink: &mut Vec<Diagnostic>) -> Option<Args<'e>> {
-        self.note(a);
-        self.args.word(a.name, sink)
     }
 
     /// Whether what was read is what is declared, in its order.

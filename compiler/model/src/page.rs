@@ -231,7 +231,7 @@ pub fn own_page(
 /// Whether an argument has no value where none is given.
 fn is_needed(p: &Given) -> bool {
     let kind = p.kind.as_ref().map_or("size", |k| k.name.as_str());
-    p.default.is_none() && !["value", "flag"].contains(&kind)
+    p.default.is_none() && ["size", "number", "word", "state"].contains(&kind)
 }
 
 /// A place of a text in one line.
@@ -259,19 +259,41 @@ fn formula(body: &Body, text: &str) -> String {
 fn of_layer(layer: &Layer, said: Said, text: &str, file: String, alone: Option<Alone>) -> Page {
     let argument = |p: &Given| {
         let kind = p.kind.as_ref().map_or("size", |k| &k.name);
-        let (form, silent) = match kind {
-            "value" => (Form::Operand, "the layer's input"),
-            "flag" => (Form::Flag, "off"),
-            "number" => (Form::Exact, "needed"),
-            "word" => (Form::Word(&[]), "needed"),
-            _ => (Form::Whole, "needed"),
-        };
         let default = p.default.as_ref().map(|e| in_line(text, e.span));
+        let number = || default.clone().unwrap_or("needed".into());
+        let value = "the layer's input";
+        let (form, default) = match kind {
+            "value" => (Form::Operand.in_words(), value.into()),
+            "state" => {
+                let form = "the label of an evolve, perhaps with layers behind it";
+                (
+                    form.into(),
+                    if default.is_some() {
+                        value.into()
+                    } else {
+                        number()
+                    },
+                )
+            }
+            "flag" => {
+                let implied = default
+                    .as_ref()
+                    .map_or(String::new(), |of| format!(", on with `{of}`"));
+                (Form::Flag.in_words(), format!("off{implied}"))
+            }
+            "number" => (Form::Exact.in_words(), number()),
+            "word" => (Form::Word(&[]).in_words(), number()),
+            "size" => (Form::Whole.in_words(), number()),
+            part => (
+                format!("the word alone, or with arguments of `{part}`"),
+                "off".into(),
+            ),
+        };
         ArgumentLine {
-            name: p.name.name.clone(),
-            form: form.in_words(),
-            default: default.unwrap_or_else(|| silent.into()),
-            meaning: said.argument(&p.name.name),
+            name: p.label().name.clone(),
+            form,
+            default,
+            meaning: said.argument(&p.label().name),
         }
     };
     let (needed, others): (Vec<_>, Vec<_>) = (layer.params.iter())
@@ -308,7 +330,7 @@ struct Said {
 impl Said {
     fn of(doc: &[String], params: &[Given]) -> Said {
         let known = |label: &str| {
-            let argument = params.iter().any(|p| p.name.name == label);
+            let argument = params.iter().any(|p| p.label().name == label);
             argument || ["source", "example"].contains(&label)
         };
         // Each with its label; paragraphs have none.
@@ -359,29 +381,18 @@ fn example(text: &str) -> ExampleLine {
     }
 }
 
-/// Those that must be given first; arguments of words after the word that they belong to.
+/// Those that must be given first.
 pub(crate) fn lines(arguments: &[Argument]) -> Vec<ArgumentLine> {
     let needed = |a: &&Argument| a.silent == Silent::Needed;
     let sorted = arguments.iter().filter(needed);
     let sorted = sorted.chain(arguments.iter().filter(|a| !needed(a)));
-    let mut lines = Vec::new();
-    for a in sorted {
-        lines.push(a.line(a.name.into()));
-        if let Form::Options(inside) = a.form {
-            let inner = |i: &Argument| match i.form {
-                Form::Flag => i.line(format!("{}({})", a.name, i.name)),
-                _ => i.line(format!("{}({}: …)", a.name, i.name)),
-            };
-            lines.extend(inside.iter().map(inner));
-        }
-    }
-    lines
+    sorted.map(Argument::line).collect()
 }
 
 impl Argument {
-    fn line(&self, name: String) -> ArgumentLine {
+    fn line(&self) -> ArgumentLine {
         ArgumentLine {
-            name,
+            name: self.name.into(),
             form: self.form.in_words(),
             default: self.default_in_words(),
             meaning: self.meaning.into(),
@@ -406,9 +417,9 @@ impl Argument {
 
 impl Form {
     fn in_words(&self) -> String {
-        let listed = |words: &[&str], last: &str| {
+        let listed = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
-            words.join(last)
+            words.join(" or ")
         };
         match self {
             Form::Flag => "the word alone".into(),
@@ -420,13 +431,10 @@ impl Form {
             Form::Number(bounds) => bounds.text(),
             Form::UnnamedNumber(bounds) => format!("{}, with or without the name", bounds.text()),
             Form::Word([]) => "a word".into(),
-            Form::Word(words) => listed(words, " or "),
-            Form::Options(_) => "the word alone, or with its own arguments".into(),
-            Form::Some(of) => format!("the word alone, or a list of some of {}", listed(of, ", ")),
+            Form::Word(words) => listed(words),
             Form::Fields => "fields, separated by commas".into(),
             Form::Operand => "a value, without a name".into(),
             Form::Value => "a value".into(),
-            Form::State => "the label of an evolve, perhaps with layers behind it".into(),
             Form::Text => "something in quotes".into(),
             Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),
             Form::Paths => "paths in quotes, separated by commas".into(),

@@ -360,8 +360,7 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
         .find_map(|(leaf, layer)| Some((leaf, layer.ahead()?)));
     if let Some((leaf, layer)) = ahead {
         let (verb, written) = match layer {
-            "attention" => ("attends to", "attention(heads: …, causal)"),
-            "attend" => ("attends to", "attend(q, k, v, heads: …, causal)"),
+            "attend" => ("attends to", "attention(heads: …, causal)"),
             "conv" => ("reads", "conv(kernel: …, causal)"),
             "hopfield" => ("reads", "hopfield(causal)"),
             "shift" => ("reads", "shift(by: …)"),
@@ -374,6 +373,7 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
         let d = Diagnostic::warning(codes::LOOKS_AHEAD, leaf.span, message);
         let d = match layer == leaf.name {
             true => d,
+            false if layer == "attend" => d.label("by attention that is not causal"),
             false => d.label(format!("by its `{layer}`")),
         };
         sink.push(match written {

@@ -9,15 +9,35 @@ use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 pub use odec_program::bounds::Bounds;
 
+/// What the arguments of a layer mean where its body hands them on.
+#[derive(Debug, Default)]
+pub struct HandedOn {
+    /// What names mean that stand behind a label.
+    pub meant: Vec<(String, Expr)>,
+    /// Optional numbers that have no value: behind a label, such a name leaves the argument out.
+    pub absent: Vec<String>,
+    /// Flags that are on: alone, and behind the label of another flag, `bias: qkv_bias`.
+    pub on: Vec<String>,
+    /// Flags that are off, and parts that are not given: they leave the argument out.
+    pub off: Vec<String>,
+}
+
+impl HandedOn {
+    /// Nothing.
+    pub const NONE: &HandedOn = &HandedOn {
+        meant: Vec::new(),
+        absent: Vec::new(),
+        on: Vec::new(),
+        off: Vec::new(),
+    };
+}
+
 /// A callee with its arguments; also for a bare name, which has none.
 pub struct Args<'e> {
     pub callee: Ident,
     pub span: Span,
     args: Vec<&'e Arg>,
-    /// What names mean that stand behind a label.
-    words: &'e [(String, Expr)],
-    /// Optional numbers that have no value: behind a label, such a name leaves the argument out.
-    absent: &'e [String],
+    handed_on: &'e HandedOn,
     /// Labels and flags that were asked for.
     known: Vec<&'e str>,
     flags: Vec<&'e str>,
@@ -34,8 +54,7 @@ impl<'e> Args<'e> {
             callee,
             span: e.span,
             args,
-            words: &[],
-            absent: &[],
+            handed_on: HandedOn::NONE,
             known: Vec::new(),
             flags: Vec::new(),
         })
@@ -50,8 +69,7 @@ impl<'e> Args<'e> {
             },
             span,
             args: args.iter().collect(),
-            words: &[],
-            absent: &[],
+            handed_on: HandedOn::NONE,
             known: Vec::new(),
             flags: Vec::new(),
         }
@@ -76,25 +94,47 @@ impl<'e> Args<'e> {
         }
         self.args.retain(|a| !has(a));
         let name = name_of(&found.value);
-        if name.as_ref().is_some_and(|n| self.absent.contains(&n.name)) {
+        let absent = |n: &Ident| self.handed_on.absent.contains(&n.name);
+        if name.as_ref().is_some_and(absent) {
             return None;
         }
-        let meant = name.and_then(|n| self.words.iter().find(|(word, _)| *word == n.name));
+        let mut meant = self.handed_on.meant.iter();
+        let meant = name.and_then(|n| meant.find(|(word, _)| *word == n.name));
         Some(meant.map_or(&found.value, |(_, e)| e))
     }
 
-    /// Takes words for what they mean, where they stand behind a label. `absent`: optional numbers that have no value.
-    pub fn with_words(&mut self, words: &'e [(String, Expr)], absent: &'e [String]) {
-        (self.words, self.absent) = (words, absent);
+    /// Takes names for what the layer around was given, and leaves out flags that are off.
+    pub fn handed_on(&mut self, meanings: &'e HandedOn) {
+        self.handed_on = meanings;
+        let off = |a: &Arg| {
+            let name = name_of(&a.value);
+            name.is_some_and(|n| meanings.off.contains(&n.name))
+        };
+        self.args.retain(|a| !off(a));
     }
 
-    /// Whether a bare word such as `causal` is given.
+    /// What names mean among them.
+    pub fn meanings(&self) -> &'e HandedOn {
+        self.handed_on
+    }
+
+    /// All that are left.
+    pub fn rest(self) -> Vec<&'e Arg> {
+        self.args
+    }
+
+    /// Whether a bare word such as `causal` is given, or stands before a flag that is on.
     pub fn flag(&mut self, word: &'e str) -> bool {
         if !self.flags.contains(&word) {
             self.known.push(word);
             self.flags.push(word);
         }
-        let is = |a: &&Arg| a.label.is_none() && name_of(&a.value).is_some_and(|n| n.name == word);
+        let is = |a: &&Arg| {
+            name_of(&a.value).is_some_and(|n| match &a.label {
+                None => n.name == word,
+                Some(label) => label.name == word && self.handed_on.on.contains(&n.name),
+            })
+        };
         let found = self.args.iter().any(is);
         self.args.retain(|a| !is(a));
         found
@@ -111,7 +151,7 @@ impl<'e> Args<'e> {
         self.args.retain(|a| read(a).is_none());
         let again = found.split_off(found.len().min(1));
         let mut first = found.pop()?;
-        first.with_words(self.words, self.absent);
+        first.handed_on(self.handed_on);
         sink.extend(
             again
                 .iter()
@@ -124,15 +164,6 @@ impl<'e> Args<'e> {
     pub fn has(&self, label: &str) -> bool {
         let is = |a: &&&Arg| a.label.as_ref().is_some_and(|l| l.name == label);
         self.args.iter().find(is).is_some()
-    }
-
-    /// Leaves out bare words: flags that are off.
-    pub fn without(&mut self, words: &[String]) {
-        let off = |a: &Arg| {
-            let name = name_of(&a.value).filter(|_| a.label.is_none());
-            name.is_some_and(|n| words.contains(&n.name))
-        };
-        self.args.retain(|a| !off(a));
     }
 
     /// The next argument without a label.

@@ -56,19 +56,28 @@ impl Layer {
 
     /// Its values, in order.
     pub fn values(&self) -> impl Iterator<Item = &Ident> {
-        let values = self.params.iter().filter(|p| p.kind == Kind::Value);
-        values.map(|p| &p.name)
+        self.of_kind(Kind::Value).map(|p| &p.name)
+    }
+
+    /// Its arguments of a kind, in order.
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Param> {
+        self.params.iter().filter(move |p| p.kind == kind)
     }
 }
 
 /// An argument of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
+    /// What it is called where the layer is used.
+    pub label: Ident,
+    /// What the body calls it.
     pub name: Ident,
     pub kind: Kind,
     pub default: Option<Expr>,
     /// Whether it is an optional number: the default is `none`.
     pub optional: bool,
+    /// The layer that it stands for, if it is a part.
+    pub part: Option<Ident>,
 }
 
 /// The default of an optional number: the arguments that it is handed on to are left out.
@@ -92,11 +101,17 @@ pub enum Kind {
     Word,
     /// A word that stands alone, and is handed on to layers that take it.
     Flag,
+    /// The state that another evolve ends with, given behind its label; the body names it as a value.
+    State,
+    /// A word that stands alone or has the arguments of a layer; the body names it as that layer, which is left out where the word is not given.
+    Part,
 }
 
 impl Kind {
-    const WORDS: [(&str, Kind); 5] = [
+    /// Those that are written as a word. A part is written as the layer that it stands for.
+    const WORDS: [(&str, Kind); 6] = [
         ("value", Kind::Value),
+        ("state", Kind::State),
         ("size", Kind::Size),
         ("number", Kind::Number),
         ("word", Kind::Word),
@@ -111,9 +126,16 @@ pub struct Layers {
     found: BTreeMap<String, Option<Rc<Layer>>>,
     /// The nearest layer to a name that is not defined.
     near: BTreeMap<String, String>,
+    /// The layers that arguments stand for.
+    parts: BTreeMap<String, String>,
 }
 
 impl Layers {
+    /// The layer that a name stands for: another one where it is an argument that is a part.
+    pub fn meant<'n>(&'n self, name: &'n str) -> &'n str {
+        self.parts.get(name).map_or(name, String::as_str)
+    }
+
     /// The layer of this name; `Some(None)`: it is wrong, and that has been said.
     pub fn get(&self, name: &str) -> Option<Option<&Layer>> {
         Some(self.found.get(name)?.as_deref())
@@ -189,12 +211,16 @@ impl Resolver<'_, '_> {
                     };
                     let given = |label: &str| call.has(label);
                     name.name = self.names.layers.meant(&name.name, given).to_string();
-                    let layers = self.names.layers;
-                    let given = call.args.iter().filter(|a| match &a.label {
-                        None => true,
-                        Some(label) => (layers.is_value)(&name.name, &label.name),
-                    });
-                    for a in given.map(|a| &a.value) {
+                    let given: Vec<&Expr> = call
+                        .args
+                        .iter()
+                        .filter(|a| match &a.label {
+                            None => true,
+                            Some(label) => self.is_value(&name, &label.name),
+                        })
+                        .map(|a| &a.value)
+                        .collect();
+                    for a in given {
                         let word = head_of(a).filter(|w| self.is_word(&name, &w.name));
                         if word.is_none() {
                             open.push(below(a));
@@ -212,6 +238,21 @@ impl Resolver<'_, '_> {
         parts
     }
 
+    /// Whether what stands behind a label of a layer is a value.
+    fn is_value(&mut self, layer: &Ident, label: &str) -> bool {
+        if self.names.layers.has(&layer.name) {
+            return (self.names.layers.is_value)(&layer.name, label);
+        }
+        let is_state = |p: &ast::LayerParam| {
+            let kind = p.kind.as_ref().and_then(kind_of);
+            p.label().name == label && kind == Some(Kind::State)
+        };
+        match self.names.get(layer, self.sink) {
+            Ok(Definition::Layer(l)) => l.params.iter().any(is_state),
+            _ => false,
+        }
+    }
+
     /// Whether a word is an argument of a layer by itself.
     fn is_word(&mut self, layer: &Ident, word: &str) -> bool {
         if self.names.layers.has(&layer.name) {
@@ -219,8 +260,11 @@ impl Resolver<'_, '_> {
         }
         match self.names.get(layer, self.sink) {
             Ok(Definition::Layer(l)) => l.params.iter().any(|p| {
-                let kind = p.kind.as_ref().map(|k| k.name.as_str());
-                p.name.name == word && kind == Some("flag")
+                let is_word = |k: &Ident| match kind_of(k) {
+                    Some(kind) => kind == Kind::Flag,
+                    None => true,
+                };
+                p.label().name == word && p.kind.as_ref().is_some_and(is_word)
             }),
             _ => false,
         }
@@ -257,6 +301,7 @@ impl Resolver<'_, '_> {
     /// A field as others name it: its parameters are the values that it is applied to.
     pub(super) fn written_field(&mut self, field: &ast::Field) -> Option<Rc<Layer>> {
         let value = |name: &Ident| ast::LayerParam {
+            given_as: None,
             name: name.clone(),
             kind: Some(Ident {
                 name: "value".into(),
@@ -308,15 +353,35 @@ impl Resolver<'_, '_> {
 
     fn write(&mut self, layer: &ast::Layer, is_field: bool) -> Option<Layer> {
         let before = errors(self.sink);
-        let params: Vec<Param> = layer.params.iter().map(|p| self.param(p)).collect();
+        let mut params: Vec<Param> = Vec::new();
+        for p in &layer.params {
+            let made = self.param(p, &params);
+            params.push(made);
+        }
         let names: Vec<Ident> = params.iter().map(|p| p.name.clone()).collect();
         self.distinct(&names);
-        let own = body::names(&layer.body, &params);
+        let labels: Vec<Ident> = params.iter().map(|p| p.label.clone()).collect();
+        if labels != names {
+            self.distinct(&labels);
+        }
+        let stand_for = params
+            .iter()
+            .filter_map(|p| Some((&p.name, p.part.as_ref()?)));
+        let stand_for: BTreeMap<String, String> = stand_for
+            .map(|(name, layer)| (name.name.clone(), layer.name.clone()))
+            .collect();
+        let mut own = body::names(&layer.body, &params);
+        own.retain(|name| !stand_for.contains_key(*name));
         let Parts {
-            names: parts,
+            names: mut parts,
             operations,
             height: own_height,
         } = self.parts(layer.body.exprs(), &own);
+        for name in &mut parts {
+            if let Some(layer) = stand_for.get(&name.name) {
+                name.name.clone_from(layer);
+            }
+        }
         body::check(layer, is_field, self.sink);
         let optional: Vec<&str> = params
             .iter()
@@ -324,7 +389,8 @@ impl Resolver<'_, '_> {
             .map(|p| &*p.name.name)
             .collect();
         optional::check(layer, &optional, self.sink);
-        let inside = self.layers_among(&parts);
+        let mut inside = self.layers_among(&parts);
+        inside.parts = stand_for;
         let wrong = parts.iter().any(|n| inside.get(&n.name) == Some(None));
         if wrong || errors(self.sink) > before {
             return None;
@@ -356,52 +422,87 @@ impl Resolver<'_, '_> {
         })
     }
 
-    /// An argument; what is wrong with it is said.
-    fn param(&mut self, p: &ast::LayerParam) -> Param {
+    /// An argument, `before` are those before it; what is wrong with it is said.
+    fn param(&mut self, p: &ast::LayerParam, before: &[Param]) -> Param {
         if SIZES.contains(&p.name.name.as_str()) {
             let message = format!("`{}` already means something to odec", p.name.name);
             let d = Diagnostic::error(codes::REDEFINITION, p.name.span, message);
             self.sink.push(d.help("choose another name; a body may name `width`, `vocab` and `context` without arguments of these names"));
         }
-        let known = |word: &Ident| Kind::WORDS.iter().find(|(w, _)| *w == word.name);
-        let kind = match &p.kind {
-            None => Kind::Size,
-            Some(word) => known(word).map_or_else(
-                || {
-                    let words = Kind::WORDS.map(|(w, _)| w);
-                    let what = "a kind of argument";
-                    self.sink
-                        .push(super::scalar::unknown_option(what, word, &words));
-                    Kind::Number
-                },
-                |(_, kind)| *kind,
-            ),
+        let kind = p.kind.as_ref().map_or(Some(Kind::Size), kind_of);
+        let part = p.kind.as_ref().filter(|_| kind.is_none());
+        let kind = match part {
+            None => kind.unwrap_or(Kind::Size),
+            Some(word) if self.is_layer(word) => Kind::Part,
+            Some(word) => {
+                let words = Kind::WORDS.map(|(w, _)| w);
+                let d = super::scalar::unknown_option("a kind of argument", word, &words);
+                self.sink
+                    .push(d.label("nor a layer, whose arguments it would take"));
+                Kind::Number
+            }
         };
-        let without = match kind {
-            Kind::Flag => Some("a word that stands alone is off where nothing is said"),
-            Kind::Value => Some("where nothing is said, it is what stands before `|>`"),
-            Kind::Size | Kind::Number | Kind::Word => None,
-        };
-        if let (Some(label), Some(default)) = (without, &p.default) {
-            let message = format!("`{}` takes no value", p.name.name);
-            let message = match kind {
-                Kind::Value => format!("`{}` has no default", p.name.name),
-                _ => message,
+        let wrong = p.default.as_ref().and_then(|default| {
+            let named = name_of(default);
+            let of = |kind| {
+                let is_it = |p: &&Param| named.as_ref().is_some_and(|n| p.name.name == n.name);
+                before.iter().any(|p| is_it(&p) && p.kind == kind)
+            };
+            let name = &p.name.name;
+            let takes = format!("`{name}` takes no value");
+            let (message, label, help) = match kind {
+                Kind::Size | Kind::Number | Kind::Word => return None,
+                Kind::Flag if of(Kind::Flag) => return None,
+                Kind::State if of(Kind::Value) => return None,
+                Kind::Value => (
+                    format!("`{name}` has no default"),
+                    "where nothing is said, it is what stands before `|>`",
+                    format!("write `{name}: value`"),
+                ),
+                Kind::Flag => (
+                    takes,
+                    "a word that stands alone is off where nothing is said",
+                    format!(
+                        "write `{name}: flag`, or name a flag before it that switches it on, too"
+                    ),
+                ),
+                Kind::State => (
+                    format!("`{name}` is a state"),
+                    "a value before it is expected, which it is where nothing is said",
+                    match &p.given_as {
+                        Some(label) => {
+                            format!("write `x: value, {} {name}: state = x`", label.name)
+                        }
+                        None => format!("write `x: value, {name}: state = x`"),
+                    },
+                ),
+                Kind::Part => (
+                    takes,
+                    "a part is left out where nothing is said",
+                    format!("write `{name}: {}`", part.map_or("", |l| &l.name)),
+                ),
             };
             let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, default.span, message);
-            let word = if kind == Kind::Flag { "flag" } else { "value" };
-            let written = format!("write `{}: {word}`", p.name.name);
-            self.sink.push(d.label(label).help(written));
-        }
+            Some(d.label(label).help(help))
+        });
+        self.sink.extend(wrong);
         let optional =
             matches!(kind, Kind::Size | Kind::Number) && p.default.as_ref().is_some_and(is_none);
         Param {
+            label: p.label().clone(),
             name: p.name.clone(),
             kind,
             default: p.default.clone().filter(|_| !optional),
             optional,
+            part: part.filter(|_| kind == Kind::Part).cloned(),
         }
     }
+}
+
+/// The kind that a word says.
+fn kind_of(word: &Ident) -> Option<Kind> {
+    let found = Kind::WORDS.iter().find(|(w, _)| *w == word.name);
+    found.map(|(_, kind)| *kind)
 }
 
 fn errors(sink: &[Diagnostic]) -> usize {

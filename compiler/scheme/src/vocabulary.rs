@@ -88,6 +88,7 @@ impl Vocabulary {
 
     /// What is known of the layer of a name, if it is one.
     fn known(&self, name: &str, written: &Layers) -> Option<Facts> {
+        let name = written.meant(name);
         let own = self.find(name).map(|l| l.facts);
         own.or_else(|| Some(written.get(name)??.facts))
     }

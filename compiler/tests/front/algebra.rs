@@ -151,6 +151,8 @@ proptest! {
     /// a step followed by an adjoint one symmetric and of even order.
     #[test]
     fn adjoints_of_random_methods(t in explicit()) {
+        // Stages that are equal are one in a program, and may cancel there.
+        prop_assume!((1..t.a.len()).all(|i| !t.a[..i].contains(&t.a[i])));
         let base = written(&t);
         let made = |method: &str| {
             report(&format!("scheme mine(F) {{ method {method};  solve by fixed_point(iterations: 1) }}\n{base}"))

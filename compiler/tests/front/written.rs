@@ -102,6 +102,22 @@ fn a_layer_stands_for_its_body() {
              field f = gate |> gate(open) |> gate(hidden: 3) |> gate(hidden: 3, open)",
             "field f = sigmoid |> id |> (linear(6) |> sigmoid |> linear(16)) |> id",
         ),
+        // Parts, of layers in Rust and in the language, handed on with what they are given; flags under other names, and those that others switch on.
+        (
+            "layer a(heads, turn: rotary, wide: flag, all: flag = wide) = attend(\n\
+             linear(width, bias: all) |> turn(heads: heads), turn(linear, heads: heads, share: 1/2), linear(bias: wide), heads: heads, causal)\n\
+             layer b(heads, base, turn: rotary) = a(heads: heads, turn, all) |> a(heads: 2, turn(base: base))\n\
+             field f = a(heads: 2, turn(base: 2*width), wide) |> b(heads: 4, base: 7) |> b(heads: 4, base: 5, turn(interpolation: linear, scaling: 3))",
+            "field f = attend(linear(width, bias) |> rotary(heads: 2, base: 32), linear |> rotary(heads: 2, share: 1/2, base: 32), linear(bias), \
+             heads: 2, causal) |> attend(linear(width, bias), linear, linear, heads: 4, causal) |> attend(linear |> rotary(heads: 2, base: 7), \
+             linear |> rotary(heads: 2, share: 1/2, base: 7), linear, heads: 2, causal) |> attend(linear(width, bias) |> rotary(heads: 4, scaling: 3), linear |> rotary(heads: 4, share: 1/2, scaling: 3), linear, heads: 4, causal) |> attend(\
+             linear |> rotary(heads: 2, base: 5), linear |> rotary(heads: 2, share: 1/2, base: 5), linear, heads: 2, causal)",
+        ),
+        (
+            "layer inner(n, bias: flag) = linear(n, bias) |> sigmoid\nlayer a(then: inner, first: inner) = first |> linear |> then(n: width)\n\
+             field f = a(first(n: 3), then(bias)) |> a(then)",
+            "field f = linear(3) |> sigmoid |> linear |> linear(16, bias) |> sigmoid |> linear |> linear(16) |> sigmoid",
+        ),
         // Sizes that are rounded.
         (
             "layer ffn(hidden = 8*ceil(width/3)) = gelu(hidden: hidden)\nfield f = ffn |> ffn(hidden: floor(17/2)) |> linear(ceil(-1/2) + 16)",
@@ -208,6 +224,66 @@ fn mistakes() {
         "layer a = linear * linear\nfield f = a + a/0",
         "layer a(n, unread, _unread) = linear(n)\nfield f = a(n: 3, unread: 4, _unread: 5) |> linear",
         "layer a = linear\nlayer b = a(c: 1)\nfield f = euler(a) + heun(b)\nscheme s(F) { step x { return a(x) } }",
+    ];
+    let shown = cases.map(|c| format!("== {c}\n{}", compile_text(&model(c)).rendered()));
+    insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+/// Keys and values of another evolve, or of any value: where a layer says `from`, in values with names, and in `attend`.
+#[test]
+fn states_are_read_under_names() {
+    let model = |definitions: &str| {
+        let text = format!(
+            "field f = rmsnorm |> gelu(hidden: 8)\n{definitions}\nmodel m {{\n  input tokens(vocab: 11, context: 8)\n  embed learned(width: 16)\n  \
+             evolve first: euler(f) for 1 step\n  evolve last: euler(g) for 1 step\n  output logits\n}}\n"
+        );
+        graphs(&compile_text(&text).on_its_flow())
+    };
+    let layer = "layer reads(x: value, heads, from y: state = x) {\n  q = x |> linear\n  k = y |> linear\n  v = y |> linear\n  \
+                 o = attend(q, k, v, heads: heads, causal) |> linear\n  return o\n}\n\
+                 layer around(x: value, from memory: state = x) = reads(x, heads: 2, from: memory |> rmsnorm)";
+    let same = |used: &str, k: &str| {
+        let body = format!(
+            "field g {{\n  m = {k}\n  q = id |> linear\n  k = m |> linear\n  v = m |> linear\n  o = attend(q, k, v, heads: 2, causal) |> linear\n  return o\n}}"
+        );
+        let written = model(&format!("{layer}\nfield g = {used}"));
+        let plain = model(&body);
+        // Where the value is made differs, and nothing else.
+        let without_places = |graphs: Vec<String>| -> Vec<String> {
+            let lines = graphs.iter().flat_map(|g| g.lines());
+            lines
+                .map(|l| l.split(" @ ").next().unwrap_or_default().to_string())
+                .collect()
+        };
+        assert_eq!(without_places(written), without_places(plain), "{used}");
+    };
+    same("reads(heads: 2, from: first)", "first");
+    same("reads(heads: 2)", "id");
+    same(
+        "reads(heads: 2, from: first |> sigmoid)",
+        "first |> sigmoid",
+    );
+    // A default is what the other value is, through two layers.
+    let shared = |used: &str| model(&format!("{layer}\nfield g = {used}"));
+    assert_eq!(shared("around").len(), shared("around(from: first)").len());
+    // Any value of the same tokens.
+    let twice = "field g { m = rmsnorm; return reads(id, heads: 2, from: m) }";
+    assert!(!model(&format!("{layer}\n{twice}")).is_empty());
+}
+
+/// Arguments that are parts, states and flags of flags, and what is given for them.
+#[test]
+fn mistakes_of_parts_and_states() {
+    let cases = [
+        "layer a(turn: rotry) = id\nlayer b(turn: rotary = id) = turn(heads: 2)\nlayer c(x: value, from y: state = z) = x + y\n\
+         layer d(on: flag = off, off: flag) = linear(bias: on)\nlayer e(x: value, from y: state, from z: state) = attend(x, y, z, heads: 2)\nfield f = id",
+        "layer a(turn: rotary, heads = 2) = turn(heads: heads)\nfield f = a(turn(base: heads))\nfield g = a(turn(heads: 4))\nfield m = a(turn: 3)\n\
+         field i = a(turn, turn(base: 2))\nfield j = a(turn(bse: 3))\nfield k = a(turn(base: 0))\nfield l = a(turn(7))",
+        "layer a(turn: rotary, heads = 2) = turn(heads: heads)\nfield f = a(turn(interpolation: yarn))\nfield g = a(turn, heads: 3)\n\
+         field m = a(turn(interpolation: soft))",
+        "layer a(x: value, from y: state) = attend(x, y, y, heads: 2)\nfield f = a\nfield g = a(from: none)\nfield m = a(linear, from: linear)",
+        "layer a(x: value, from y: state = x) = x + y\nfield f { m = a(from: id); return m }",
+        "layer a(on: flag) = linear(bias: on)\nfield f = a(on: on)\nfield g = linear(bias: on)\nfield m = linear(bias: 3)",
     ];
     let shown = cases.map(|c| format!("== {c}\n{}", compile_text(&model(c)).rendered()));
     insta::assert_snapshot!(shown.join("\n\n"));

@@ -13,7 +13,7 @@ const CONTEXT: u64 = 12;
 
 fn manifest(scale: &str, base: &str, train: &str) -> Manifest {
     let text = format!(
-        "field att = rmsnorm(eps: 1e-6) |> attention(heads: 2, kv_heads: 1, causal, rope(base: {base}), scale: {scale}, bias: [q, k, v])\n\
+        "field att = rmsnorm(eps: 1e-6) |> attention(heads: 2, kv_heads: 1, causal, rope(base: {base}), scale: {scale}, qkv_bias)\n\
          field ffn = layernorm(eps: 1e-12) |> (swiglu(hidden: 12, bias) + gelu(hidden: 5, approximate: tanh))\n\
          model m {{\n  input tokens(vocab: 256, context: {CONTEXT})\n  embed learned(width: 8)\n  \
          evolve lie(att, ffn) for 2 steps {{ weights per step }}\n  output rmsnorm(eps: 1e-3) |> logits(tied)\n  init normal(std: 0.5)\n}}\n\

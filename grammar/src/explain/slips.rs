@@ -202,7 +202,8 @@ impl Failure<'_> {
     pub(super) fn reserved_word(&self) -> Option<Diagnostic> {
         let token = self.token()?;
         let word = self.word(token);
-        let name = self.expects(Rule::ident) || self.expects_operand() || self.expects(Rule::param);
+        let names = [Rule::ident, Rule::param, Rule::layer_param];
+        let name = names.iter().any(|r| self.expects(*r)) || self.expects_operand();
         if !words::is_keyword(word) || !name || self.stops_short() {
             return None;
         }

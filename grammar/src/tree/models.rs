@@ -101,14 +101,16 @@ impl Builder<'_> {
         self.ident(inner.next())
     }
 
-    /// `ident kind? (eq expr)?`
+    /// `from? ident kind? (eq expr)?`
     fn layer_param(&self, pair: Pair<Rule>) -> LayerParam {
         let mut inner = Children::of(pair);
+        let given_as = inner.next_if(Rule::k_from).map(|p| self.ident(p));
         let name = self.ident(inner.next());
         let kind = inner.next_if(Rule::kind);
         let kind = kind.map(|p| self.ident(Children::of(p).next()));
         let default = inner.skip(Rule::eq).then(|| self.expr(inner.next()));
         LayerParam {
+            given_as,
             name,
             kind,
             default,

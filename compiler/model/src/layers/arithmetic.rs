@@ -68,6 +68,7 @@ impl LayerReader<'_> {
             network,
             columns,
             fixed,
+            from: None,
         })
     }
 
@@ -168,10 +169,10 @@ impl LayerReader<'_> {
             }
             ExprKind::Binary(BinOp::Pow, a, b) => {
                 let halves = self.halves(b, input)?;
-                let of = self.value(a, input)?;
+                let of = self.own_value(a, input)?;
                 Some((Exact::one(), power(of, halves)))
             }
-            _ => Some((Exact::one(), self.value(e, input)?)),
+            _ => Some((Exact::one(), self.own_value(e, input)?)),
         }
     }
 
@@ -203,6 +204,7 @@ impl LayerReader<'_> {
         Some(Read {
             columns: x.columns.max(y.columns),
             fixed: x.fixed && y.fixed,
+            from: None,
             network: Network::Product(Box::new([x.network, y.network])),
         })
     }
@@ -250,7 +252,7 @@ fn located(
     (b, other): (&Expr, u64),
     input: Input,
 ) -> Diagnostic {
-    let set = |e: &Expr| input.find(&name_of(e)?.name).map(|(_, named)| named);
+    let set = |e: &Expr| input.find(&name_of(e)?.name);
     let says = |e: &Expr, width: u64| match set(e) {
         Some(named) => format!("`{}` has width {width}", named.name.name),
         None => format!("this has width {width}"),

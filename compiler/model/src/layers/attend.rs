@@ -3,24 +3,29 @@
 //! It has no maps of its own: what queries, keys and values are is said where it is used, and so is what becomes of its result.
 
 use super::arguments::Silent;
-use super::attention::{CAUSAL, Keys, SCALE, WINDOW};
-use super::attention::{
-    columns_of_head, elsewhere_fits, narrow_enough, query_factor, shared_heads, tokens_of_window,
-};
 use super::fewer;
+use super::heads::{columns_of_head, narrow_enough, shared_heads};
 use super::network::{Network, values};
-use super::states::Elsewhere;
+use super::states::{Elsewhere, compares_places};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads, Start,
     TypeResult, Weights,
 };
 use crate::codes;
 use crate::scheme::args::Bounds;
+use crate::scheme::scalar::arithmetic;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Value, nn, ops};
 use odec_program::kernel::MOST_HEADS;
 
+/// Most tokens of a window.
+const MAX_WINDOW: u64 = 1 << 32;
+
+const CAUSAL: Argument = Argument::flag(
+    "causal",
+    "a token sees itself and the tokens before it; a model that generates needs it",
+);
 const Q: Argument = Argument::operand("q", "queries");
 const K: Argument = Argument::operand(
     "k",
@@ -35,6 +40,17 @@ const KV_HEADS: Argument = Argument::whole(
     "kv_heads",
     "as many as the columns of `k` are heads",
     "heads of keys and values, each shared by equally many heads of queries (Shazeer 2019, Ainslie et al. 2023)",
+);
+const WINDOW: Argument = Argument::whole(
+    "window",
+    "all tokens",
+    "how many tokens a token sees, itself included (Beltagy, Peters & Cohan 2020); only with `causal`",
+);
+const SCALE: Argument = Argument::number(
+    "scale",
+    Bounds::Within(1e-6, 1e6),
+    Silent::Follows("1/√d, d the columns of a head"),
+    "the factor of the scores q·k",
 );
 const BIAS: Argument = Argument::word(
     "bias",
@@ -55,7 +71,8 @@ const SINKS: Argument = Argument::flag(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attend {
     operands: [Network; 3],
-    from: Option<Keys>,
+    /// The evolve that keys and values are of.
+    from: Option<Elsewhere>,
     /// Columns of keys and of values.
     kept: u64,
     attention: ops::Attention,
@@ -70,7 +87,7 @@ impl Layer for Attend {
         formula: "softmax(c · tanh(scale · q kᵀ / c) − slope · |i − j|) v over the tokens that are seen, in each head by itself",
         source: "Vaswani et al. 2017, NeurIPS",
         notes: &[
-            "It computes what stands between the linear maps of `attention`, and has no parameters of its own but sinks.",
+            "It has no parameters of its own but sinks: `attention` is written with it and linear maps.",
             "Heads of values may be wider or narrower than those of queries and keys; the result is as wide as all heads of values.",
             "While text is generated, the keys and values of earlier tokens are kept: as many numbers of each token as `k` and `v` have columns.",
         ],
@@ -134,8 +151,11 @@ impl Layer for Attend {
             )));
         }
         let alibi = bias.is_none_or(|bias| bias == 0);
-        if let Some(of) = of_keys.as_ref().filter(|of| !of.own) {
-            elsewhere_fits(r, &of.label, &[("causal", causal), ("bias: alibi", alibi)])?;
+        let compares = [("causal", causal), ("bias: alibi", alibi)];
+        let compares = compares.iter().find(|(_, given)| *given);
+        if let (Some(of), Some((word, _))) = (of_keys.as_ref().filter(|of| !of.own), compares) {
+            let d = compares_places(word, &of.label, r.span());
+            return r.fail(d);
         }
         let grids = [&k, &v].map(fewer::grid_of);
         if grids[0] != grids[1] {
@@ -151,10 +171,6 @@ impl Layer for Attend {
             let d = d.label(format!("keys stand on a grid of {rows} × {columns}"));
             return r.fail(d.help(format!("leave `{word}` out")));
         }
-        let from = of_keys.map(|of| Keys {
-            label: of.label,
-            own: of.own,
-        });
         let heads_said = heads_said?;
         let heads = r.whole(heads_said, MOST_HEADS)?;
         let head = columns_of_head(r, heads_said, heads, queries)?;
@@ -187,7 +203,7 @@ impl Layer for Attend {
         let sink = || LayerParam::vector(&paths.path("attend", "sinks"), heads, Start::Zeros);
         let layer = Attend {
             operands: [q, k, v],
-            from,
+            from: of_keys,
             kept: keys + values,
             attention: ops::Attention {
                 kv_heads,
@@ -212,10 +228,14 @@ impl Layer for Attend {
         // Where distances count, scores say what is left out: a bound would lift them.
         let distances = attention.window.is_some() || attention.alibi;
         let bounded = attention.softcap.is_some() && distances;
+        // All tokens of another sequence are there before the first of this one, and nothing is kept of these.
+        let of_own = self.from.as_ref().is_none_or(|from| from.own);
         let own = Reads {
             all_tokens: bounded,
             padding: bounded && !attention.causal,
-            ..Keys::reads(&self.from, attention, self.kept)
+            later_tokens: of_own && !attention.causal,
+            kept: if of_own { self.kept } else { 0 },
+            ..Reads::default()
         };
         self.operands
             .iter()
@@ -230,7 +250,8 @@ impl Layer for Attend {
         }
         b.part("attend", |b| {
             operands[0] = nn::combine(b, &[(self.query_factor.clone(), operands[0])])?;
-            w.attend(b, self.attention, &operands, Keys::label(&self.from))
+            let from = self.from.as_ref().map(|from| from.label.as_str());
+            w.attend(b, self.attention, &operands, from)
         })
     }
 
@@ -280,4 +301,23 @@ fn columns_of_keys(heads: u64, head: u64) -> String {
             "queries are {heads} heads of {head} columns; keys are as many, {all} columns, or {head} columns that all of them share"
         ),
     }
+}
+
+/// How many tokens a token sees; only tokens before it can be counted so.
+fn tokens_of_window(r: &mut Reading, said: &Expr, causal: bool) -> Option<u64> {
+    if causal {
+        return r.whole(said, MAX_WINDOW);
+    }
+    let message = "`window` needs `causal`";
+    let d = Diagnostic::error(codes::MISSING_ARGUMENT, said.span, message)
+        .label("a window counts the tokens up to the current one");
+    r.fail(d.help("write `causal, window: …`"))
+}
+
+/// What queries are multiplied by for a scale of scores that are divided by the root of a head's width.
+fn query_factor(r: &mut Reading, scale: &Expr, head: u64) -> Option<Exact> {
+    let s = r.within(&SCALE, scale)?;
+    let root = Exact::int(i64::try_from(head).unwrap_or(i64::MAX)).root(2);
+    let factor = root.and_then(|root| (&s * &root).checked());
+    r.report(factor.map_err(|why| arithmetic(why.into(), scale.span)))
 }

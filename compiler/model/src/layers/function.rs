@@ -3,7 +3,7 @@
 //! Takes an entry and the values that it is applied to; gives a layer. Whoever documents or tests layers sees a [`Definition`] as of any other.
 
 use super::arguments::Silent;
-use super::attention::columns_of_head;
+use super::heads::columns_of_head;
 use super::network::{Network, meeting};
 use super::{
     About, Argument, Definition, Example, Facts, Form, Group, Inputs, LayerKind, LayerParam,

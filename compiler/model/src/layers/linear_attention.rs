@@ -2,7 +2,7 @@
 //!
 //! Time grows with the text and memory does not: while text is generated, the matrices are all that is kept of it.
 
-use super::attention::narrow_enough;
+use super::heads::narrow_enough;
 use super::network::{Network, values};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads,

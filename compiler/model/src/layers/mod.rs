@@ -13,6 +13,8 @@ mod column_functions;
 mod fewer;
 pub mod function;
 mod functions;
+mod given;
+mod heads;
 mod map;
 mod naming;
 pub mod network;
@@ -428,7 +430,6 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
 layers! {
     rmsnorm::RmsNorm,
     layernorm::LayerNorm,
-    attention::Attention,
     attend::Attend,
     rotary::Rotary,
     linear_attention::LinearAttention,

@@ -4,15 +4,16 @@
 //! and where values have names. Leaves layers and their arguments to `reading.rs` and their files, sums and products to `arithmetic.rs`, bodies
 //! to `written.rs`.
 
+use super::given::Given;
 use super::naming::{Naming, Roles};
 use super::network::Network;
 use super::reading::{self, role};
-use super::states::States;
+use super::states::{self, Elsewhere, States};
 use super::written::{self, Known};
 use super::{Argument, VOCABULARY, find};
 use crate::codes;
 use crate::scheme::args::Args;
-use crate::scheme::layer::SIZES;
+use crate::scheme::layer::{Kind, SIZES};
 use crate::scheme::scalar::{Scope, name_of};
 use crate::scheme::vocabulary::WHEN;
 use crate::scheme::{Coeff, Layers, Leaf};
@@ -35,9 +36,36 @@ pub(super) struct Input<'a> {
 /// A value with a name.
 pub(super) struct Named {
     pub name: Ident,
+    /// Which of the values it is: two names may mean the same one.
+    pub number: usize,
     pub columns: u64,
     /// Whether it is the same for all tokens.
     pub fixed: bool,
+    pub from: Option<Elsewhere>,
+}
+
+impl Named {
+    /// A value of each token.
+    pub fn of_tokens(name: Ident, number: usize, columns: u64) -> Named {
+        Named {
+            name,
+            number,
+            columns,
+            fixed: false,
+            from: None,
+        }
+    }
+
+    /// What was read, under a name.
+    pub fn called(name: Ident, number: usize, read: &Read) -> Named {
+        Named {
+            name,
+            number,
+            columns: read.columns,
+            fixed: read.fixed,
+            from: read.from.clone(),
+        }
+    }
 }
 
 impl<'a> Input<'a> {
@@ -49,9 +77,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    pub fn find(self, name: &str) -> Option<(usize, &'a Named)> {
-        let mut named = self.named.iter().enumerate();
-        named.find(|(_, n)| n.name.name == name)
+    pub fn find(self, name: &str) -> Option<&'a Named> {
+        self.named.iter().find(|n| n.name.name == name)
     }
 }
 
@@ -60,6 +87,8 @@ pub(super) struct Read {
     pub network: Network,
     pub columns: u64,
     pub fixed: bool,
+    /// The evolve whose tokens have it, where it is not the one at hand.
+    pub from: Option<Elsewhere>,
 }
 
 impl Read {
@@ -68,6 +97,7 @@ impl Read {
             network,
             columns,
             fixed: false,
+            from: None,
         }
     }
 
@@ -98,14 +128,8 @@ pub struct LayerReader<'a> {
     pub(super) scope: &'a Scope,
     /// The layers written in the language, and fields.
     pub(super) layers: &'a Layers,
-    /// What `when` may ask for.
-    pub(super) choices: &'a [String],
-    /// Words among the arguments of layers that mean nothing: flags that are off.
-    pub(super) off: &'a [String],
-    /// Optional numbers that have no value: behind a label, such a name leaves the argument out.
-    pub(super) absent: &'a [String],
-    /// What words mean that stand behind a label.
-    pub(super) words: &'a [(String, Expr)],
+    /// What the layer around it was given.
+    pub(super) given: &'a Given,
     /// Of the state.
     pub(super) width: u64,
     pub(super) sink: &'a mut Vec<Diagnostic>,
@@ -224,11 +248,8 @@ pub fn read(
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Network, u64)> {
     let params = leaf.params.iter().zip(widths);
-    let named = params.map(|(name, columns)| Named {
-        name: name.clone(),
-        columns: *columns,
-        fixed: false,
-    });
+    let named = params.enumerate();
+    let named = named.map(|(i, (name, columns))| Named::of_tokens(name.clone(), i, *columns));
     let named: Vec<Named> = named.collect();
     let before = widths.first().copied().filter(|_| named.is_empty());
     let given = (0..named.len()).map(Network::Argument).collect();
@@ -275,16 +296,18 @@ fn whole(
     let mut reader = LayerReader {
         scope: &model.sizes.scope(),
         layers,
-        choices: &[],
-        off: &[],
-        absent: &[],
-        words: &[],
+        given: &Given::default(),
         width: model.sizes.width,
         sink,
         naming: Naming::of_field(roles),
         of_field: &mut OfField::new(model),
     };
-    written::body(&mut reader, body, before, named)
+    let known = written::body(&mut reader, body, before, named)?;
+    if let Some(from) = &known.from {
+        sink.push(states::misplaced(&from.label, body.span()));
+        return None;
+    }
+    Some(known)
 }
 
 impl Sizes {
@@ -347,11 +370,12 @@ pub(super) fn count_roles(e: &Expr, layers: &Layers, out: &mut Roles) {
             if let ExprKind::Call(call) = &e.kind {
                 // What `when` asks for is no layer. What it may choose counts, whichever that is.
                 let given = call.args.iter().skip(usize::from(is_when(call)));
-                let given = given.filter(|a| stands_for_a_value(call, a));
+                let given = given.filter(|a| stands_for_a_value(call, a, layers));
                 given.for_each(|a| count_roles(&a.value, layers, out));
             }
             let Some(args) = Args::of(e) else { return };
-            let name = VOCABULARY.meant(&args.callee.name, |label| args.has(label));
+            let name = layers.meant(&args.callee.name);
+            let name = VOCABULARY.meant(name, |label| args.has(label));
             match layers.get(name) {
                 Some(Some(layer)) if layer.is_field => {}
                 Some(Some(layer)) => out.add_those_of(layer),
@@ -367,11 +391,20 @@ fn is_when(call: &Call) -> bool {
 }
 
 /// Whether an argument is a value that its layer is applied to: it has no label, or one that is declared so.
-fn stands_for_a_value(call: &Call, a: &Arg) -> bool {
+fn stands_for_a_value(call: &Call, a: &Arg, layers: &Layers) -> bool {
     let Some(label) = &a.label else { return true };
-    let declared = name_of(&call.callee).and_then(|name| find(&name.name));
-    let is_it = |d: &Argument| d.is_value() && d.name == label.name;
-    declared.is_some_and(|d| d.arguments.iter().any(is_it))
+    let Some(name) = name_of(&call.callee) else {
+        return false;
+    };
+    if let Some(d) = find(&name.name) {
+        let is_it = |d: &Argument| d.is_value() && d.name == label.name;
+        return d.arguments.iter().any(is_it);
+    }
+    let Some(Some(layer)) = layers.get(&name.name) else {
+        return false;
+    };
+    let mut states = layer.of_kind(Kind::State);
+    states.any(|p| p.label.name == label.name)
 }
 
 impl LayerReader<'_> {
@@ -382,7 +415,16 @@ impl LayerReader<'_> {
 
     /// A part of a field, as a value of each token with its width.
     pub(super) fn layer(&mut self, e: &Expr, input: Input) -> Option<(Network, u64)> {
-        Some(self.value(e, input)?.for_tokens())
+        Some(self.own_value(e, input)?.for_tokens())
+    }
+
+    /// A part of a field, of the tokens at hand.
+    pub(super) fn own_value(&mut self, e: &Expr, input: Input) -> Option<Read> {
+        let read = self.value(e, input)?;
+        match &read.from {
+            None => Some(read),
+            Some(from) => self.fail(states::misplaced(&from.label, e.span)),
+        }
     }
 
     /// A part of a field: layers one after the other, arithmetic, a named value, or one layer.
@@ -392,11 +434,16 @@ impl LayerReader<'_> {
             ExprKind::Tuple(items) if items.len() == 1 => self.value(&items[0], input),
             ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, input),
             ExprKind::Name(name) => match input.find(name) {
-                Some((i, named)) => Some(Read {
-                    network: Network::Argument(i),
+                Some(named) => Some(Read {
+                    network: Network::Argument(named.number),
                     columns: named.columns,
                     fixed: named.fixed,
+                    from: named.from.clone(),
                 }),
+                None if self.of_field.states.has(name) && !self.is_layer(name) => {
+                    let (name, span) = (name.clone(), e.span);
+                    self.state(&Ident { name, span })
+                }
                 None if self.scope.contains_key(name) => self.fail(a_named_number(name, e.span)),
                 None => reading::read(self, e, input),
             },
@@ -405,7 +452,7 @@ impl LayerReader<'_> {
             _ => {
                 let called = Args::of(e).map(|a| a.callee);
                 let called = called.filter(|c| !self.is_layer(&c.name));
-                match called.and_then(|c| Some((input.find(&c.name)?.1, c))) {
+                match called.and_then(|c| Some((input.find(&c.name)?, c))) {
                     Some((named, callee)) => self.fail(a_value(named, callee.span)),
                     None => reading::read(self, e, input),
                 }
@@ -428,17 +475,21 @@ impl LayerReader<'_> {
             }
         };
         let name = name_of(asked).map_or(String::new(), |n| n.name);
-        if !self.choices.contains(&name) {
+        if !self.given.choices.contains(&name) {
             let message = "`when` asks for a flag or an optional number of the layer around it";
             let d = Diagnostic::error(codes::INVALID_VALUE, asked.span, message);
-            let known: Vec<String> = self.choices.iter().map(|c| format!("`{c}`")).collect();
+            let known: Vec<String> = self
+                .given
+                .choices
+                .iter()
+                .map(|c| format!("`{c}`"))
+                .collect();
             return self.fail(match known.is_empty() {
                 true => d.help("write `layer name(rope: flag) = … |> when(rope, …)`"),
                 false => d.help(format!("here it may ask for {}", known.join(", "))),
             });
         }
-        let is = |names: &[String]| names.contains(&name);
-        match (is(self.off) || is(self.absent), otherwise, input.before) {
+        match (self.given.lacks(&name), otherwise, input.before) {
             (false, _, _) => self.value(then, input),
             (true, Some(otherwise), _) => self.value(otherwise, input),
             (true, None, Some(width)) => Some(Read::of_tokens((Network::input(), width))),
@@ -456,15 +507,26 @@ impl LayerReader<'_> {
     fn pipe(&mut self, e: &Expr, input: Input) -> Option<Read> {
         let mut parts = Vec::new();
         pipeline(e, &mut parts);
-        let (mut layers, mut at, mut out) = (Vec::new(), input, 0);
-        for (number, p) in parts.into_iter().enumerate() {
-            let name = name_of(p).filter(|_| number > 0);
-            if let Some((_, named)) = name.and_then(|n| input.find(&n.name)) {
+        let (first, rest) = parts.split_first()?;
+        for p in rest {
+            let Some(name) = name_of(p) else { continue };
+            if let Some(named) = input.find(&name.name) {
                 return self.fail(a_value(named, p.span));
             }
-            let (layer, next) = self.layer(p, at)?;
+            if self.of_field.states.has(&name.name) && !self.is_layer(&name.name) {
+                return self.fail(states::misplaced(&name.name, p.span));
+            }
+        }
+        let read = self.value(first, input)?;
+        if read.from.is_some() {
+            return self.of_each_token(read, rest);
+        }
+        let (layer, mut out) = read.for_tokens();
+        let mut layers = vec![layer];
+        for p in rest {
+            let (layer, next) = self.layer(p, input.behind(out))?;
             layers.push(layer);
-            (at, out) = (at.behind(next), next);
+            out = next;
         }
         Some(Read::of_tokens((Network::Pipe(layers), out)))
     }
@@ -476,10 +538,13 @@ impl LayerReader<'_> {
 
     /// Whether an argument is a value that its layer is applied to. `own`: the layer's own words.
     fn is_value(&self, e: &Expr, own: &dyn Fn(&str) -> bool, input: Input) -> bool {
-        let word = |name: &Ident| own(&name.name) || self.off.contains(&name.name);
+        let off = &self.given.handed_on.off;
+        let word = |name: &Ident| own(&name.name) || off.contains(&name.name);
         match &e.kind {
             ExprKind::Name(n) => {
-                let known = input.find(n).is_some() || self.is_layer(n);
+                let state = self.of_field.states.has(n);
+                let known = input.find(n).is_some() || self.is_layer(n) || state;
+                let known = known || self.given.is_part(n);
                 known && !name_of(e).is_some_and(|n| word(&n))
             }
             ExprKind::Call(call) => {
@@ -510,8 +575,8 @@ impl LayerReader<'_> {
         own: &dyn Fn(&str) -> bool,
         input: Input<'i>,
     ) -> Option<(Applied, Input<'i>)> {
-        if let Some(value) = self.next_value(args, own, input) {
-            let (value, width) = value?.for_tokens();
+        if let Some(e) = args.first_of(|e| self.is_value(e, own, input)) {
+            let (value, width) = self.layer(e, input)?;
             return Some((Applied(Some(value)), input.behind(width)));
         }
         match input.before {

@@ -16,7 +16,7 @@ use crate::scheme::Layers;
 use crate::scheme::args::{Args, bounded, report};
 use crate::scheme::scalar::{exact, name_of, not_supported, whole};
 use odec_grammar::Span;
-use odec_grammar::ast::{Expr, Ident};
+use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
@@ -40,9 +40,16 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
             ),
         );
     };
-    args.without(reader.off);
-    args.with_words(reader.words, reader.absent);
+    args.handed_on(&reader.given.handed_on);
     let callee = args.callee.name.clone();
+    let around = reader.given;
+    let mut parts = around.parts.iter();
+    if let Some((_, part)) = parts.find(|(name, _)| *name == callee) {
+        return match part {
+            Some(more) => read(reader, &as_layer(reader.layers, e, more), input),
+            None => left_out(reader, args, input),
+        };
+    }
     let name = VOCABULARY.meant(&callee, |label| args.has(label));
     let Some(definition) = find(name) else {
         return match reader.layers.get(name) {
@@ -61,6 +68,31 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
     let (applied, input) = reader.applied(&mut args, &own, input)?;
     let (layer, out) = built_in(reader, definition, args, input)?;
     Some(Read::of_tokens((applied.then(layer), out)))
+}
+
+/// A part as the layer that it stands for, with what the body and the user give it.
+fn as_layer(layers: &Layers, e: &Expr, more: &[Arg]) -> Expr {
+    let (callee, given) = match &e.kind {
+        ExprKind::Call(call) => (name_of(&call.callee), &call.args[..]),
+        _ => (name_of(e), &[][..]),
+    };
+    let name = callee.map_or(String::new(), |c| layers.meant(&c.name).to_string());
+    let callee = Expr {
+        kind: ExprKind::Name(name),
+        span: e.span,
+    };
+    let args = given.iter().chain(more).cloned().collect();
+    Expr {
+        kind: ExprKind::Call(Box::new(Call { callee, args })),
+        span: e.span,
+    }
+}
+
+/// A part that is not given leaves what it is applied to as it is.
+fn left_out(reader: &mut LayerReader, mut args: Args, input: Input) -> Option<Read> {
+    let (applied, input) = reader.applied(&mut args, &|_| false, input)?;
+    let value = applied.then(Network::input());
+    Some(Read::of_tokens((value, input.before?)))
 }
 
 /// Reads a layer in Rust.
@@ -194,7 +226,13 @@ impl<'e> Reading<'_, 'e, '_> {
     /// An error about columns says how many each of several values has, and where one with a name got them.
     fn with_columns(&self, d: Diagnostic) -> Diagnostic {
         let about = [codes::WIDTH_MISMATCH, codes::HEAD_COUNT].contains(&d.code);
-        if !about || self.values.len() < 2 {
+        // What a layer of another file computes is not what the place at hand says.
+        let here = |e: &Expr| {
+            d.labels
+                .first()
+                .is_none_or(|l| l.span.source == e.span.source)
+        };
+        if !about || self.values.len() < 2 || !self.values.iter().all(|(e, _)| here(e)) {
             return d;
         }
         let d = self.values.iter().fold(d, |d, (e, columns)| {
@@ -204,7 +242,7 @@ impl<'e> Reading<'_, 'e, '_> {
         let mut named: Vec<&Ident> = Vec::new();
         for (e, _) in &self.values {
             let found = name_of(e).and_then(|name| self.input.find(&name.name));
-            if let Some((_, n)) = found
+            if let Some(n) = found
                 && !named.contains(&&n.name)
             {
                 named.push(&n.name);
@@ -316,21 +354,6 @@ impl<'e> Reading<'_, 'e, '_> {
         said
     }
 
-    /// A word with arguments of its own.
-    pub fn options(&mut self, a: &Argument) -> Option<Args<'e>> {
-        self.given.options(a, self.reader.sink)
-    }
-
-    /// An argument of a word.
-    pub fn option(&mut self, inside: &mut Args<'e>, a: &Argument) -> Option<&'e Expr> {
-        inside.labelled(a.name, self.reader.sink)
-    }
-
-    /// A word has no other arguments.
-    pub fn finish(&mut self, inside: Args) {
-        inside.finish(&[], self.reader.sink);
-    }
-
     /// Whether an unread argument looks like this one.
     pub fn misspelt(&self, a: &Argument) -> bool {
         self.given.args.misspelt(a.name)
@@ -352,13 +375,6 @@ impl<'e> Reading<'_, 'e, '_> {
         read
     }
 
-    /// What stands behind `from:`, with its width.
-    pub(super) fn elsewhere(&mut self, e: &'e Expr) -> Option<Elsewhere> {
-        let read = self.reader.elsewhere(e);
-        self.settled |= read.is_none();
-        read
-    }
-
     /// The values that the layer is applied to, with their widths, the last of which may be those of another evolve: `own` come before these.
     pub(super) fn operands_from<const N: usize>(
         &mut self,
@@ -370,30 +386,19 @@ impl<'e> Reading<'_, 'e, '_> {
             let Some(e) = self.given.leading(a) else {
                 continue;
             };
-            let state = (n >= own).then(|| self.reader.perhaps_elsewhere(e, self.input));
-            let state = state.flatten();
-            let fewer = match state {
-                None if n >= own => self.reader.perhaps_fewer(e, self.input),
-                _ => None,
+            let fewer = (n >= own).then(|| self.reader.perhaps_fewer(e, self.input));
+            let read = match fewer.flatten() {
+                Some(fewer) => fewer.map(Read::of_tokens),
+                None if n >= own => self.reader.value(e, self.input),
+                None => self.reader.own_value(e, self.input),
             };
-            if let Some(fewer) = fewer {
-                self.settled |= fewer.is_none();
-                let (network, columns) = fewer?;
-                self.values.push((e, columns));
-                given.push((network, columns, None));
-                continue;
-            }
-            given.push(match state {
-                Some(state) => {
-                    self.settled |= state.is_none();
-                    let state = state?;
-                    (state.network.clone(), state.columns, Some(state))
-                }
-                None => {
-                    let (network, columns) = self.value(e)?;
-                    (network, columns, None)
-                }
-            });
+            // What comes after one that is wrong was not looked at.
+            self.settled |= read.is_none();
+            let read = read?;
+            let from = read.from.clone();
+            let (network, columns) = read.for_tokens();
+            self.values.push((e, columns));
+            given.push((network, columns, from));
         }
         if let (true, Some(width)) = (given.is_empty(), self.input.before) {
             given.extend(declared.map(|_| (Network::input(), width, None)));

@@ -2,7 +2,7 @@
 
 use super::angles::{self, BASE, FAST, GRID, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
-use super::attention::columns_of_head;
+use super::heads::columns_of_head;
 use super::network::{Network, values};
 use super::{
     About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads,
@@ -106,7 +106,11 @@ impl Layer for Rotary {
         if turned == 0 || !turned.is_multiple_of(2) {
             let message = format!("{turned} columns of a head of {head} cannot be turned in pairs");
             let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message);
-            return r.fail(d.label("an even number of columns is turned"));
+            let d = d.label("an even number of columns is turned");
+            return r.fail(match share_said {
+                Some(_) => d,
+                None => d.help(even_heads(heads, width)),
+            });
         }
         let turns = Turns {
             columns: (turned < head).then_some(turned),
@@ -137,6 +141,15 @@ impl Layer for Rotary {
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
+    }
+}
+
+/// How many heads have an even number of columns.
+fn even_heads(heads: u64, width: u64) -> String {
+    let mut fewer = (1..heads).rev();
+    match fewer.find(|n| width.is_multiple_of(2 * n)) {
+        Some(n) => format!("{n} heads would have {} columns each", width / n),
+        None => format!("no number of heads divides the width {width} so: make it even"),
     }
 }
 

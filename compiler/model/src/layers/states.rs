@@ -1,11 +1,12 @@
 //! States of evolves that a field reads beside its own: keys and values of attention, `attention(heads: 8, from: encoder)`.
 //!
 //! A value of another evolve stands where attention reads keys and values and nowhere else, for rows of two sequences have nothing to do with
-//! each other. It begins with the evolve's label; what follows sees one token at a time.
+//! each other. It begins with the evolve's label; what follows sees one token at a time. In a body it may have a name.
 
 use super::network::Network;
-use super::pipeline::{Input, LayerReader, pipeline};
+use super::pipeline::{Input, LayerReader, Read, pipeline};
 use crate::codes;
+use crate::scheme::args::Args;
 use crate::scheme::scalar::name_of;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
@@ -41,24 +42,15 @@ pub struct State {
     pub stage: usize,
 }
 
-/// What attention reads of another evolve.
+/// The evolve that a value is of, where it is not the one at hand.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Elsewhere {
-    pub network: Network,
-    pub columns: u64,
     pub label: String,
     /// Whether its rows are the tokens that the field is applied to.
     pub own: bool,
 }
 
 impl States {
-    /// The label that a value begins with, if it is one.
-    fn head(&self, e: &Expr) -> Option<Ident> {
-        let mut parts = Vec::new();
-        pipeline(e, &mut parts);
-        let head = name_of(parts.first()?)?;
-        self.has(&head.name).then_some(head)
-    }
-
     fn get(&self, name: &str) -> Option<&State> {
         self.known.as_ref()?.get(name)
     }
@@ -84,33 +76,57 @@ pub(super) fn misplaced(name: &str, span: Span) -> Diagnostic {
         ))
 }
 
-impl LayerReader<'_> {
-    /// Keys or values, if they begin with an evolve's label. `Some(None)`: something is wrong, and that has been said.
-    pub(super) fn perhaps_elsewhere(
-        &mut self,
-        e: &Expr,
-        input: Input,
-    ) -> Option<Option<Elsewhere>> {
-        let head = self.of_field.states.head(e)?;
-        let named = input.find(&head.name).is_some() || self.is_layer(&head.name);
-        (!named).then(|| self.elsewhere(e))
-    }
+/// Tokens of two sequences have no distance, and none of one comes before one of the other.
+pub(super) fn compares_places(word: &str, label: &str, span: Span) -> Diagnostic {
+    let message = format!("`{word}` compares places, and `{label}` is another sequence");
+    Diagnostic::error(codes::INCOMPATIBLE, span, message)
+        .label(format!("all tokens of `{label}` are seen"))
+        .help(format!("leave `{word}` out"))
+}
 
+impl LayerReader<'_> {
     /// What stands behind `from:`.
-    pub(super) fn elsewhere(&mut self, e: &Expr) -> Option<Elsewhere> {
+    pub(super) fn elsewhere(&mut self, e: &Expr, input: Input) -> Option<Read> {
         let mut parts = Vec::new();
         pipeline(e, &mut parts);
         let (first, rest) = parts.split_first()?;
-        let is_state = |head: &Ident| self.of_field.states.has(&head.name);
         let named = name_of(first);
+        if named
+            .as_ref()
+            .is_some_and(|n| input.find(&n.name).is_some())
+        {
+            return self.value(e, input);
+        }
+        let is_state = |head: &Ident| self.of_field.states.has(&head.name);
         let Some(head) = named.filter(|head| is_state(head) || !self.is_layer(&head.name)) else {
             let message = "keys and values begin with the label of an evolve";
             let d = Diagnostic::error(codes::INVALID_VALUE, first.span, message);
             return self.fail(d.help("write `from: encoder`, or `from: encoder |> rmsnorm`"));
         };
-        let own = self.state(&head)?;
-        let columns = self.of_field.sizes.width;
-        let (mut networks, mut out) = (vec![Network::State(head.name.clone())], columns);
+        let read = self.state(&head)?;
+        self.of_each_token(read, rest)
+    }
+
+    /// The state that an evolve ended with, before the one at hand.
+    pub(super) fn state(&mut self, label: &Ident) -> Option<Read> {
+        let own = self.is_own(label)?;
+        Some(Read {
+            network: Network::State(label.name.clone()),
+            columns: self.of_field.sizes.width,
+            fixed: false,
+            from: Some(Elsewhere {
+                label: label.name.clone(),
+                own,
+            }),
+        })
+    }
+
+    /// What stands behind a value of another evolve sees its tokens one by one.
+    pub(super) fn of_each_token(&mut self, value: Read, rest: &[&Expr]) -> Option<Read> {
+        let Some(from) = &value.from else {
+            return Some(value);
+        };
+        let (mut networks, mut out) = (vec![value.network], value.columns);
         for part in rest {
             let at = Input {
                 before: Some(out),
@@ -120,27 +136,30 @@ impl LayerReader<'_> {
             let reads = network.reads();
             let alone = reads.kept == 0 && reads.carried == 0 && !reads.all_tokens;
             if !alone || reads.later_tokens || !reads.capacities.is_empty() {
-                let message = format!("`{}` is read one token at a time", head.name);
+                let message = format!("`{}` is read one token at a time", from.label);
                 let d = Diagnostic::error(codes::INCOMPATIBLE, part.span, message);
                 let d = d.label("this reads other tokens");
                 return self.fail(d.help(format!(
                     "let it be a field of `{}`, or of an evolve behind it",
-                    head.name
+                    from.label
                 )));
+            }
+            if !from.own && !reads.rotary.is_empty() {
+                let word = Args::of(part).map_or(String::new(), |a| a.callee.name);
+                return self.fail(compares_places(&word, &from.label, part.span));
             }
             networks.push(network);
             out = next;
         }
-        Some(Elsewhere {
+        Some(Read {
             network: Network::Pipe(networks),
             columns: out,
-            label: head.name,
-            own,
+            ..value
         })
     }
 
     /// Whether the rows of an evolve that ends before this one are the field's tokens.
-    fn state(&mut self, label: &Ident) -> Option<bool> {
+    fn is_own(&mut self, label: &Ident) -> Option<bool> {
         let states = &self.of_field.states;
         if states.known.is_none() {
             return Some(true);

@@ -4,21 +4,21 @@
 //! and roles are counted on through the field, so that parameters are called as if the body had been written there. A field is what it
 //! is alone: `width` is the model's, and however often it is named, it has one set of parameters.
 
+use super::given::{self, Given, State};
 use super::naming::Roles;
 use super::network::{self, Network, Set};
 use super::pipeline::{
     Input, LayerReader, Named, OfField, OfModel, Read, Sizes, count_roles, of_nothing,
 };
+use super::states::Elsewhere;
 use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
-use crate::scheme::Coeff;
 use crate::scheme::args::{Args, report};
-use crate::scheme::layer::{Kind, Layer, SIZES, is_none};
-use crate::scheme::scalar::{Scope, exact, name_of, whole};
+use crate::scheme::layer::{Kind, Layer};
+use crate::scheme::scalar::{exact, name_of, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, BodyStmt, Expr, Ident};
 use odec_grammar::diag::{Diagnostic, Label};
-use odec_graph::Exact;
 
 /// The start of a parameter that is drawn as matrices are.
 const NORMAL: &str = "normal";
@@ -33,6 +33,8 @@ pub(super) struct Known {
     result: Network,
     columns: u64,
     fixed: bool,
+    /// The evolve whose tokens have the result, where it is not the one at hand.
+    pub from: Option<Elsewhere>,
 }
 
 impl Known {
@@ -53,20 +55,9 @@ impl Known {
             network,
             columns: self.columns,
             fixed: self.fixed,
+            from: self.from.clone(),
         }
     }
-}
-
-/// What a layer was given.
-#[derive(Default)]
-struct Given {
-    /// By name, in the order of the definition.
-    numbers: Vec<(String, Exact)>,
-    /// Flags that are off.
-    off: Vec<String>,
-    /// Optional numbers that have no value.
-    absent: Vec<String>,
-    words: Vec<(String, Expr)>,
 }
 
 /// Reads a use of a layer.
@@ -77,17 +68,15 @@ pub(super) fn read<'e>(
     input: Input,
 ) -> Option<Read> {
     let span = args.span;
-    let flags = layer.params.iter().filter(|p| p.kind == Kind::Flag);
-    let mut off = flags.map(|p| p.name.name.as_str()).collect::<Vec<_>>();
-    off.retain(|name| !args.flag(name));
-    let off = off.into_iter().map(String::from).collect();
+    let before = reader.sink.len();
+    let mut given = Given::words(reader, layer, &mut args);
     let values = values(reader, layer, &mut args, input)?;
     let width = match layer.is_field {
         true => reader.of_field.sizes.width,
         false => values.columns(),
     };
-    let before = reader.sink.len();
-    let given = given(reader, layer, &mut args, width, off);
+    let states = given::states(reader, layer, &mut args, input)?;
+    given.labelled(reader, layer, &mut args, width);
     args.finish(LATER_ARGUMENTS, reader.sink);
     if reader.sink.len() > before {
         return None;
@@ -96,7 +85,7 @@ pub(super) fn read<'e>(
         && layer.is_field
     {
         return match known.at == values.at() {
-            true => Some(values.to(known)),
+            true => Some(values.to(Vec::new(), known)),
             false => {
                 let d = two_widths(layer, &values.at(), known, span);
                 reader.fail(d)
@@ -105,7 +94,7 @@ pub(super) fn read<'e>(
     }
     let scope = match layer.is_field {
         true => reader.of_field.sizes.scope(),
-        false => inner_scope(reader.scope, width, &given.numbers),
+        false => given.scope(reader.scope, width),
     };
     let naming = match layer.is_field {
         true => {
@@ -118,37 +107,30 @@ pub(super) fn read<'e>(
             None => std::mem::take(&mut reader.naming),
         },
     };
-    let choices = choices(layer);
+    let named = values.named(layer, &states);
+    let states = states.into_iter().filter_map(|s| s.given.ok());
+    let states: Vec<Network> = states.map(|read| read.network).collect();
     let mut inside = LayerReader {
         scope: &scope,
         width,
         layers: &layer.inside,
-        choices: &choices,
-        off: &given.off,
-        absent: &given.absent,
-        words: &given.words,
+        given: &given,
         sink: &mut *reader.sink,
         naming,
         of_field: &mut *reader.of_field,
     };
-    let made = body(
-        &mut inside,
-        &layer.body,
-        values.before(),
-        values.named(layer),
-    );
+    let made = body(&mut inside, &layer.body, values.before(), named);
     let naming = inside.naming;
     if !layer.is_field && layer.role.is_none() {
         reader.naming = naming;
     }
-    let used = format!("used here: {}", given.text(layer, width));
+    let used = given.text(layer, width);
     for d in &mut reader.sink[before..] {
-        let text = used.clone();
-        d.labels.push(Label { span, text });
+        of_use(d, span, &used);
     }
     let mut made = made?;
     (made.at, made.span) = (values.at(), span);
-    let read = values.to(&made);
+    let read = values.to(states, &made);
     if layer.is_field {
         let name = layer.name.name.clone();
         reader.of_field.fields.insert(name, made);
@@ -156,11 +138,19 @@ pub(super) fn read<'e>(
     Some(read)
 }
 
-/// The arguments of a layer that `when` may ask for: flags and optional numbers.
-fn choices(layer: &Layer) -> Vec<String> {
-    let may = |p: &&crate::scheme::layer::Param| p.optional || p.kind == Kind::Flag;
-    let names = layer.params.iter().filter(may).map(|p| &p.name.name);
-    names.cloned().collect()
+/// Says where a layer is used in whose body something is wrong. If the body is in another file, that is the place to look at first.
+fn of_use(d: &mut Diagnostic, span: Span, layer: &str) {
+    let Some(first) = d.labels.first_mut() else {
+        return;
+    };
+    let at = first.span;
+    if at.source != span.source {
+        let text = std::mem::replace(&mut first.text, format!("in {layer}"));
+        d.labels.insert(0, Label { span, text });
+    } else if at.start < span.start || span.end < at.end {
+        let text = format!("used here: {layer}");
+        d.labels.push(Label { span, text });
+    }
 }
 
 /// What a layer is applied to.
@@ -194,27 +184,45 @@ impl Values {
         }
     }
 
-    fn named(&self, layer: &Layer) -> Vec<Named> {
-        let Values::Named(all) = self else {
-            return Vec::new();
+    /// Under the names of the layer, with the states that it is given.
+    fn named(&self, layer: &Layer, states: &[State]) -> Vec<Named> {
+        let all = match self {
+            Values::One(..) => &[],
+            Values::Named(all) => &all[..],
         };
-        let named = layer.values().zip(all).map(|(name, r)| Named {
-            name: name.clone(),
-            columns: r.columns,
-            fixed: r.fixed,
-        });
-        named.collect()
+        let values = layer.values().zip(all).enumerate();
+        let values = values.map(|(i, (name, read))| Named::called(name.clone(), i, read));
+        let mut named: Vec<Named> = values.collect();
+        let mut number = named.len();
+        for state in states {
+            match &state.given {
+                Ok(read) => {
+                    named.push(Named::called(state.name.clone(), number, read));
+                    number += 1;
+                }
+                Err(same) => {
+                    let value = layer.values().position(|value| value.name == *same);
+                    let value = value.and_then(|i| Some((i, all.get(i)?)));
+                    let value = value.map(|(i, read)| Named::called(state.name.clone(), i, read));
+                    named.extend(value);
+                }
+            }
+        }
+        named
     }
 
-    /// The body applied to them.
-    fn to(self, body: &Known) -> Read {
+    /// The body applied to them, and to states.
+    fn to(self, states: Vec<Network>, body: &Known) -> Read {
         match self {
-            Values::One(None, _) => body.with(Vec::new()),
+            Values::One(None, _) => body.with(states),
             Values::One(Some(value), _) => {
-                let (layer, columns) = body.with(Vec::new()).for_tokens();
+                let (layer, columns) = body.with(states).for_tokens();
                 Read::of_tokens((Network::Pipe(vec![value, layer]), columns))
             }
-            Values::Named(all) => body.with(all.into_iter().map(|r| r.network).collect()),
+            Values::Named(all) => {
+                let values = all.into_iter().map(|r| r.network);
+                body.with(values.chain(states).collect())
+            }
         }
     }
 }
@@ -300,6 +308,7 @@ pub(super) fn body(
         result: read.network,
         columns: read.columns,
         fixed: read.fixed,
+        from: read.from,
     };
     let statements = match body {
         Body::Expr(e) => {
@@ -308,6 +317,7 @@ pub(super) fn body(
         }
         Body::Block { statements, .. } => statements,
     };
+    let given = named.iter().map(|n| n.number + 1).max().unwrap_or(0);
     let mut set = Vec::new();
     for s in statements {
         let input = Input {
@@ -342,11 +352,7 @@ pub(super) fn body(
                 (name, place, learned(reader, name, columns.as_ref(), init)?)
             }
         };
-        named.push(Named {
-            name: name.clone(),
-            columns: read.columns,
-            fixed: read.fixed,
-        });
+        named.push(Named::called(name.clone(), given + set.len(), &read));
         set.push(Set {
             place,
             value: read.network,
@@ -394,90 +400,8 @@ fn learned(
         network: Network::Learned(param),
         columns,
         fixed: true,
+        from: None,
     })
-}
-
-/// The arguments, each by its kind. What is wrong with them is said.
-fn given<'e>(
-    reader: &mut LayerReader,
-    layer: &'e Layer,
-    args: &mut Args<'e>,
-    width: u64,
-    off: Vec<String>,
-) -> Given {
-    let mut given = Given {
-        off,
-        ..Given::default()
-    };
-    for p in &layer.params {
-        let name = p.name.name.as_str();
-        if matches!(p.kind, Kind::Flag | Kind::Value) {
-            continue;
-        }
-        if p.kind == Kind::Word {
-            let said = match &p.default {
-                None => args.required(name, reader.sink),
-                Some(default) => Some(args.labelled(name, reader.sink).unwrap_or(default)),
-            };
-            let said = said.map(|e| (name.to_string(), e.clone()));
-            given.words.extend(said);
-            continue;
-        }
-        let number = |e: &Expr, scope: &Scope| match p.kind {
-            Kind::Size => whole(e, scope, 1, MAX_WIDTH).map(|n| Exact::int(n as i64)),
-            Kind::Number | Kind::Flag | Kind::Value | Kind::Word => exact(e, scope),
-        };
-        let value = match &p.default {
-            None if p.optional => match args.labelled(name, reader.sink) {
-                Some(e) if !is_none(e) => Some(number(e, reader.scope)),
-                Some(_) | None => {
-                    given.absent.push(name.to_string());
-                    continue;
-                }
-            },
-            None => args
-                .required(name, reader.sink)
-                .map(|e| number(e, reader.scope)),
-            Some(default) => Some(match args.labelled(name, reader.sink) {
-                Some(e) => number(e, reader.scope),
-                // A default may name the arguments before it.
-                None => number(default, &inner_scope(reader.scope, width, &given.numbers)),
-            }),
-        };
-        let value = value.and_then(|v| report(v, reader.sink));
-        // What depends on a wrong argument is not wrong itself.
-        given
-            .numbers
-            .push((name.to_string(), value.unwrap_or_else(Exact::one)));
-    }
-    given
-}
-
-impl Given {
-    /// "`ffn` of width 16, hidden: 64".
-    fn text(&self, layer: &Layer, width: u64) -> String {
-        let numbers = self.numbers.iter().map(|(name, x)| {
-            let x = x.to_string();
-            match x.len() > 20 {
-                true => format!(", {name}: …"),
-                false => format!(", {name}: {x}"),
-            }
-        });
-        let numbers: String = numbers.collect();
-        format!("`{}` of width {width}{numbers}", layer.name.name)
-    }
-}
-
-/// What the inside of a layer may name: the model's sizes, the width that the layer meets, its arguments.
-fn inner_scope(outer: &Scope, width: u64, numbers: &[(String, Exact)]) -> Scope {
-    let sizes = outer
-        .iter()
-        .filter(|(name, _)| SIZES.contains(&name.as_str()));
-    let mut scope: Scope = sizes.map(|(name, n)| (name.clone(), n.clone())).collect();
-    scope.insert("width".into(), Coeff::constant(Exact::int(width as i64)));
-    let numbers = numbers.iter().cloned();
-    scope.extend(numbers.map(|(name, x)| (name, Coeff::constant(x))));
-    scope
 }
 
 /// Says what is wrong inside a layer, whether or not a field uses it: nothing that depends on what it would be given.
@@ -488,30 +412,23 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         width: 256,
         grid: Some(super::Grid::square(16)),
     };
-    let is_number = |p: &&crate::scheme::layer::Param| matches!(p.kind, Kind::Size | Kind::Number);
-    let numbers = layer.params.iter().filter(is_number);
-    let (left_out, numbers): (Vec<_>, Vec<_>) = numbers.partition(|p| p.optional);
-    let absent: Vec<String> = left_out.iter().map(|p| p.name.name.clone()).collect();
-    let ones: Vec<_> = numbers
-        .iter()
-        .map(|p| (p.name.name.clone(), Exact::one()))
-        .collect();
-    let named = layer.values().map(|name| Named {
-        name: name.clone(),
-        columns: sizes.width,
-        fixed: false,
-    });
-    let named: Vec<Named> = named.collect();
+    let given = Given::nothing(layer);
+    let values = layer.values().enumerate();
+    let values = values.map(|(i, name)| Named::of_tokens(name.clone(), i, sizes.width));
+    let mut named: Vec<Named> = values.collect();
     let before = Some(sizes.width).filter(|_| named.is_empty());
+    for p in layer.of_kind(Kind::State) {
+        let label = p.name.name.clone();
+        let from = Some(Elsewhere { label, own: true });
+        let state = Named::of_tokens(p.name.clone(), named.len(), sizes.width);
+        named.push(Named { from, ..state });
+    }
     let mut found = Vec::new();
     let mut reader = LayerReader {
-        scope: &inner_scope(&sizes.scope(), sizes.width, &ones),
+        scope: &given.scope(&sizes.scope(), sizes.width),
         width: sizes.width,
         layers: &layer.inside,
-        choices: &choices(layer),
-        off: &[],
-        absent: &absent,
-        words: &[],
+        given: &given,
         sink: &mut found,
         naming: Default::default(),
         of_field: &mut OfField::new(&OfModel::alone(sizes)),
@@ -524,8 +441,10 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         codes::TOO_LARGE,
         codes::ARITHMETIC,
     ];
-    let hands_on = layer.params.iter().any(|p| p.kind == Kind::Word);
-    let of_word = |d: &Diagnostic| hands_on && d.code == codes::UNKNOWN_OPTION;
-    found.retain(|d| !of_values.contains(&d.code) && !of_word(d));
+    let has = |kind| layer.of_kind(kind).next().is_some();
+    let of_word = |d: &Diagnostic| has(Kind::Word) && d.code == codes::UNKNOWN_OPTION;
+    // A part may be given what the body does not say.
+    let of_part = |d: &Diagnostic| has(Kind::Part) && d.code == codes::MISSING_ARGUMENT;
+    found.retain(|d| !of_values.contains(&d.code) && !of_word(d) && !of_part(d));
     sink.extend(found);
 }
