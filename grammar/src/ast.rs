@@ -395,10 +395,11 @@ impl Body {
 pub enum BodyStmt {
     /// `gate = x |> linear(hidden)`
     Set { name: Ident, value: Expr },
-    /// `learn gain[width] = 1`, `learn a = 0`
+    /// `learn a = 0`, `learn gain[width] = 1`, `learn w[rows, width] = normal`
     Learn {
         name: Ident,
-        columns: Option<Expr>,
+        /// What stands in the brackets, if there are some.
+        shape: Vec<Expr>,
         init: Expr,
     },
     /// `return silu(gate) * up`
@@ -408,11 +409,11 @@ pub enum BodyStmt {
 impl BodyStmt {
     /// The expressions in it, as they are written.
     pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
-        let (first, second) = match self {
-            BodyStmt::Set { value, .. } | BodyStmt::Return { value, .. } => (Some(value), None),
-            BodyStmt::Learn { columns, init, .. } => (columns.as_ref(), Some(init)),
+        let (shape, last) = match self {
+            BodyStmt::Set { value, .. } | BodyStmt::Return { value, .. } => (&[][..], value),
+            BodyStmt::Learn { shape, init, .. } => (&shape[..], init),
         };
-        first.into_iter().chain(second)
+        shape.iter().chain([last])
     }
 
     /// Without the word that it begins with.

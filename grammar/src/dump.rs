@@ -207,13 +207,13 @@ fn body(body: &Body) -> Vec<Node> {
         BodyStmt::Set { name: n, value } => list("=", [name(n), expr(value)]),
         BodyStmt::Learn {
             name: n,
-            columns,
+            shape,
             init,
         } => {
-            let columns = columns.iter().map(|c| list("count", [expr(c)]));
+            let shape = (!shape.is_empty()).then(|| list("shape", shape.iter().map(expr)));
             list(
                 "learn",
-                [name(n)].into_iter().chain(columns).chain([expr(init)]),
+                [name(n)].into_iter().chain(shape).chain([expr(init)]),
             )
         }
         BodyStmt::Return { value, .. } => list("return", [expr(value)]),

@@ -288,7 +288,7 @@ pub fn plain(rule: Rule) -> Option<&'static str> {
         Rule::list => "a list in `[ ]`",
         Rule::tuple | Rule::args | Rule::params | Rule::field_params | Rule::layer_params => "`(`",
         Rule::kind => "`:`",
-        Rule::index | Rule::history | Rule::count => "`[`",
+        Rule::index | Rule::history | Rule::count | Rule::shape => "`[`",
         Rule::range => "a range such as `0..n`",
         Rule::over => "`j in 0..n`",
         Rule::sub_flow | Rule::splitting => "a flow such as `A(1/2)`",

@@ -271,6 +271,64 @@ fn states_are_read_under_names() {
     assert!(!model(&format!("{layer}\n{twice}")).is_empty());
 }
 
+/// A matrix that a body learns is multiplied by from both sides, under one name: the memory that `hopfield` has in Rust.
+#[test]
+fn matrices_are_shared_by_maps() {
+    let memory = "layer memory(x: value, n, beta: number) {\n  learn patterns[n, width] = normal\n  near = beta*linear(x, patterns)\n  \
+                  return near |> softmax |> linear(patterns, transposed)\n}\n";
+    let without_places = |definitions: &str| -> Vec<String> {
+        let all = graphs(&compiled(definitions)).join("\n");
+        let lines = all
+            .lines()
+            .map(|l| l.split(" @ ").next().unwrap_or_default());
+        lines.map(String::from).collect()
+    };
+    let written = without_places(&format!("{memory}field f = memory(n: 12, beta: 3)"));
+    assert_eq!(
+        written,
+        without_places("field f = hopfield(patterns: 12, beta: 3)")
+    );
+    // Twice in a field, with a bias, and beside a map of its own.
+    let names = |definitions: &str| -> Vec<String> {
+        let outcome = compiled(definitions);
+        let built = outcome.checked().built.as_ref().expect("a model");
+        let params = built.params.iter();
+        let first = params.filter_map(|p| {
+            Some(format!(
+                "{} {:?}",
+                p.path.strip_prefix("step.0.f.")?,
+                p.shape
+            ))
+        });
+        first.collect()
+    };
+    let twice = format!("{memory}field f = memory(n: 12, beta: 3) |> memory(n: 4, beta: 1)");
+    assert_eq!(
+        names(&twice),
+        ["patterns.1.weight [12, 16]", "patterns.2.weight [4, 16]"]
+    );
+    let both = "field f {\n  learn w[6, width] = 0\n  low = id |> linear(w, bias)\n  return low |> linear(w, transposed) + id |> linear\n}";
+    let found = names(both);
+    assert!(found.contains(&"w.weight [6, 16]".to_string()), "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn mistakes_of_matrices() {
+    let cases = [
+        "field f { learn w[8, width] = normal; return id |> linear(w) }",
+        "field f { learn w[8, width] = normal; a = id |> linear(w); return a |> linear(w) }",
+        "field f { learn w[8, 4] = normal; return id |> linear(w) }",
+        "field f { learn w[8, width] = normal; return w + id }\nfield g { learn w[8, width] = normal; return silu(w) }\n\
+         field m { learn w[8, width] = normal; return id |> w }",
+        "field f { learn w[8, width, 2] = normal; return id |> linear(w) }\nfield g { learn w[0, width] = normal; return id |> linear(w) }",
+        "field f { learn w[8, width] = normal; return id |> linear(w, zero) }\nfield g = linear(8, transposed)\nfield m { learn a[8] = 1; return linear(a) }",
+        "layer a(x: value, w: value) = linear(x, w)\nfield f { learn w[8, width] = normal; return a(id, w) }",
+    ];
+    let shown = cases.map(|c| format!("== {c}\n{}", compile_text(&model(c)).rendered()));
+    insta::assert_snapshot!(shown.join("\n\n"));
+}
+
 /// Arguments that are parts, states and flags of flags, and what is given for them.
 #[test]
 fn mistakes_of_parts_and_states() {

@@ -401,7 +401,7 @@ impl Marks<'_> {
                 self.blank[at] = Some(false);
                 tight = false;
             }
-            Rule::index | Rule::count => {
+            Rule::index | Rule::count | Rule::shape => {
                 let at = self.first(&pair);
                 self.blank[at] = Some(false);
                 tight = true;

@@ -75,11 +75,12 @@ impl Builder<'_> {
             Rule::body_learn => {
                 inner.skip(Rule::k_learn);
                 let name = self.ident(inner.next());
-                let columns = inner.next_if(Rule::count).map(|p| self.wrapped(p));
+                let shape = inner.next_if(Rule::shape);
+                let shape = shape.map(|p| Children::of(p).rest().map(|e| self.expr(e)).collect());
                 inner.skip(Rule::eq);
                 BodyStmt::Learn {
                     name,
-                    columns,
+                    shape: shape.unwrap_or_default(),
                     init: self.expr(inner.next()),
                 }
             }

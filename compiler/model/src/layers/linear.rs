@@ -1,36 +1,47 @@
-//! `linear`: one linear map of each token's columns.
+//! `linear`: one linear map of each token's columns, with a matrix of its own or one that the body around it has.
 
 use super::arguments::Silent;
 use super::{
     About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
     Reads, Start, TypeResult, Weights, part_of,
 };
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::matmul::Layout;
+use odec_graph::ops::{Add, MatMul};
 use odec_graph::{Builder, Value, nn};
 
 const BIAS: Argument = Argument::flag("bias", "the map has a bias");
 const ZERO: Argument = Argument::flag("zero", "the map starts at 0");
+const TRANSPOSED: Argument = Argument::flag(
+    "transposed",
+    "by the transpose of a matrix that the body around it learns",
+);
 const COLUMNS: Argument = Argument::unnamed(
     "columns",
     Form::UnnamedWhole,
     Silent::Follows("the width of the state"),
-    "columns of the result",
+    "columns of the result; or a matrix that the body around it learns, `learn w[columns, width] = normal`, which several maps may share",
 );
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     map: Map,
     zero: bool,
+    /// Whether the matrix is the body's, and multiplied by its transpose.
+    shared: Option<bool>,
 }
 
 impl Layer for Linear {
     const NAME: &'static str = "linear";
     const ABOUT: About = About {
         summary: "A linear map of each token's columns.",
-        formula: "x Wᵀ + b, W [columns, width]",
+        formula: "x Wᵀ + b, W [columns, width]; with `transposed` x W + b, W [width, columns]",
         source: "",
         notes: &[],
     };
-    const ARGUMENTS: &'static [Argument] = &[BIAS, ZERO, COLUMNS];
+    const ARGUMENTS: &'static [Argument] = &[BIAS, ZERO, TRANSPOSED, COLUMNS];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "linear(4*width)",
@@ -52,16 +63,24 @@ impl Layer for Linear {
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let width = r.width();
-        let bias = r.flag(&BIAS);
-        let zero = r.flag(&ZERO);
-        let columns = match r.unnamed(&COLUMNS) {
-            Some(n) => r.whole(n, MAX_WIDTH),
-            None => Some(r.state_width()),
-        };
+        let [bias, zero, transposed] = [&BIAS, &ZERO, &TRANSPOSED].map(|a| r.flag(a));
+        let said = r.unnamed(&COLUMNS);
         let paths = r.paths();
-        let columns = columns?;
+        if let Some((matrix, learned)) = said.and_then(|e| r.matrix(e)) {
+            return shared(r, (matrix, learned), (bias, zero, transposed), paths);
+        }
+        if transposed {
+            let message = "`transposed` is said of a matrix that has a name";
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, r.span(), message);
+            return r.fail(d.help("write `learn w[rows, width] = normal` in the body, then `linear(w)` and `linear(w, transposed)`"));
+        }
+        let columns = match said {
+            Some(n) => r.whole(n, MAX_WIDTH)?,
+            None => r.state_width(),
+        };
         let map = paths.map("linear", bias, [columns, width]);
-        Some((Linear { map, zero }, columns))
+        let shared = None;
+        Some((Linear { map, zero, shared }, columns))
     }
 
     fn params(&self) -> Vec<LayerParam> {
@@ -69,7 +88,8 @@ impl Layer for Linear {
         if self.zero {
             params.iter_mut().for_each(|p| p.start = Start::Zeros);
         }
-        params
+        // That of a body is listed where it is learned.
+        params.split_off(usize::from(self.shared.is_some()))
     }
 
     fn reads(&self) -> Reads {
@@ -77,13 +97,65 @@ impl Layer for Linear {
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
-        let affine = self.map.build(b, w)?;
-        at.place(b, part_of(&self.map.weight), |b| {
-            nn::affine(b, at.x, affine)
+        let map = self.map.build(b, w)?;
+        at.place(b, part_of(&self.map.weight), |b| match self.shared {
+            Some(true) => {
+                let y = b.push1(MatMul::new(Layout::Nn), &[at.x, map.weight])?;
+                match map.bias {
+                    Some(bias) => b.push1(Add, &[y, bias]),
+                    None => Ok(y),
+                }
+            }
+            Some(false) | None => nn::affine(b, at.x, map),
         })
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
+}
+
+/// A map by the matrix of a body.
+fn shared(
+    r: &mut Reading,
+    (matrix, learned): (LayerParam, Span),
+    (bias, zero, transposed): (bool, bool, bool),
+    paths: super::naming::Paths,
+) -> Option<(Linear, u64)> {
+    let width = r.width();
+    if zero {
+        let message = "`zero` is said where the matrix is learned";
+        let d = Diagnostic::error(codes::UNKNOWN_OPTION, r.span(), message);
+        return r.fail(d.also(learned, "here").help("write `learn w[…, …] = 0`"));
+    }
+    let [rows, columns] = matrix.shape[..] else {
+        return None;
+    };
+    let [of, to] = match transposed {
+        true => [rows, columns],
+        false => [columns, rows],
+    };
+    if of != width {
+        let message = format!("{width} columns meet a matrix for {of}");
+        let d = Diagnostic::error(codes::WIDTH_MISMATCH, r.span(), message);
+        let d = d.label(format!("what stands before it has {width} columns"));
+        let d = d.also(learned, format!("{rows} rows of {columns} columns"));
+        let other = to == width;
+        return r.fail(match (other, transposed) {
+            (true, false) => d.help("add `transposed`"),
+            (true, true) => d.help("leave `transposed` out"),
+            (false, _) => d.help("`linear(w)` takes as many columns as `w` has, and gives as many as it has rows; with `transposed`, the other way round"),
+        });
+    }
+    let own = paths.map("linear", bias, [to, of]);
+    let map = Map {
+        weight: matrix.path,
+        ..own
+    };
+    let linear = Linear {
+        map,
+        zero,
+        shared: Some(transposed),
+    };
+    Some((linear, to))
 }

@@ -10,7 +10,7 @@ use super::network::Network;
 use super::reading::{self, role};
 use super::states::{self, Elsewhere, States};
 use super::written::{self, Known};
-use super::{Argument, VOCABULARY, find};
+use super::{Argument, LayerParam, VOCABULARY, find};
 use crate::codes;
 use crate::scheme::args::Args;
 use crate::scheme::layer::{Kind, SIZES};
@@ -42,6 +42,8 @@ pub(super) struct Named {
     /// Whether it is the same for all tokens.
     pub fixed: bool,
     pub from: Option<Elsewhere>,
+    /// The matrix that it is, if it is none of a token's values.
+    pub matrix: Option<LayerParam>,
 }
 
 impl Named {
@@ -53,6 +55,7 @@ impl Named {
             columns,
             fixed: false,
             from: None,
+            matrix: None,
         }
     }
 
@@ -64,6 +67,10 @@ impl Named {
             columns: read.columns,
             fixed: read.fixed,
             from: read.from.clone(),
+            matrix: match &read.network {
+                Network::Learned(p) if p.shape.len() > 1 => Some(p.clone()),
+                _ => None,
+            },
         }
     }
 }
@@ -434,6 +441,7 @@ impl LayerReader<'_> {
             ExprKind::Tuple(items) if items.len() == 1 => self.value(&items[0], input),
             ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, input),
             ExprKind::Name(name) => match input.find(name) {
+                Some(named) if named.matrix.is_some() => self.fail(a_matrix(named, e.span)),
                 Some(named) => Some(Read {
                     network: Network::Argument(named.number),
                     columns: named.columns,
@@ -511,7 +519,10 @@ impl LayerReader<'_> {
         for p in rest {
             let Some(name) = name_of(p) else { continue };
             if let Some(named) = input.find(&name.name) {
-                return self.fail(a_value(named, p.span));
+                return self.fail(match named.matrix {
+                    Some(_) => a_matrix(named, p.span),
+                    None => a_value(named, p.span),
+                });
             }
             if self.of_field.states.has(&name.name) && !self.is_layer(&name.name) {
                 return self.fail(states::misplaced(&name.name, p.span));
@@ -543,7 +554,8 @@ impl LayerReader<'_> {
         match &e.kind {
             ExprKind::Name(n) => {
                 let state = self.of_field.states.has(n);
-                let known = input.find(n).is_some() || self.is_layer(n) || state;
+                let value = input.find(n).is_some_and(|n| n.matrix.is_none());
+                let known = value || self.is_layer(n) || state;
                 let known = known || self.given.is_part(n);
                 known && !name_of(e).is_some_and(|n| word(&n))
             }
@@ -628,6 +640,18 @@ fn a_value(named: &Named, span: Span) -> Diagnostic {
         .also(named.name.span, "set here")
         .help(format!(
             "multiply by it, `x * {name}`, or begin with it, `{name} |> …`"
+        ))
+}
+
+/// A matrix where a value is expected.
+fn a_matrix(named: &Named, span: Span) -> Diagnostic {
+    let name = &named.name.name;
+    let message = format!("`{name}` is a matrix, not a value of each token");
+    Diagnostic::error(codes::NOT_A_FIELD, span, message)
+        .label("a value is expected here")
+        .also(named.name.span, "learned here")
+        .help(format!(
+            "multiply by it: `x |> linear({name})`, or `x |> linear({name}, transposed)`"
         ))
 }
 

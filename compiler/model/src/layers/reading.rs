@@ -8,7 +8,8 @@ use super::network::Network;
 use super::pipeline::{Input, LayerReader, Read};
 use super::states::{self, Elsewhere, States};
 use super::{
-    Argument, Definition, Form, Grid, LATER_ARGUMENTS, VOCABULARY, find, is_word, written,
+    Argument, Definition, Form, Grid, LATER_ARGUMENTS, LayerParam, VOCABULARY, find, is_word,
+    written,
 };
 use crate::arguments::Given;
 use crate::codes;
@@ -280,6 +281,12 @@ impl<'e> Reading<'_, 'e, '_> {
     /// The next argument without a name.
     pub fn unnamed(&mut self, a: &Argument) -> Option<&'e Expr> {
         self.given.unnamed(a)
+    }
+
+    /// The matrix of a body that something names, and where it is learned.
+    pub fn matrix(&self, e: &Expr) -> Option<(LayerParam, Span)> {
+        let named = self.input.find(&name_of(e)?.name)?;
+        Some((named.matrix.clone()?, named.name.span))
     }
 
     /// A whole number that must be given.

@@ -343,13 +343,9 @@ pub(super) fn body(
                 reader.naming = around.unwrap_or_else(|| std::mem::take(&mut reader.naming));
                 (name, place, read?)
             }
-            BodyStmt::Learn {
-                name,
-                columns,
-                init,
-            } => {
+            BodyStmt::Learn { name, shape, init } => {
                 let place = reader.naming.place(&name.name);
-                (name, place, learned(reader, name, columns.as_ref(), init)?)
+                (name, place, learned(reader, name, shape, init)?)
             }
         };
         named.push(Named::called(name.clone(), given + set.len(), &read));
@@ -372,17 +368,20 @@ fn of_init(d: Diagnostic) -> Diagnostic {
     }
 }
 
-/// `learn gain[width] = 1`: a parameter that is the same for all tokens.
-fn learned(
-    reader: &mut LayerReader,
-    name: &Ident,
-    columns: Option<&Expr>,
-    init: &Expr,
-) -> Option<Read> {
-    let columns = match columns {
-        Some(e) => report(whole(e, reader.scope, 1, MAX_WIDTH), reader.sink)?,
-        None => 1,
-    };
+/// `learn gain[width] = 1`: a parameter that is the same for all tokens. `learn w[rows, width] = normal`: a matrix.
+fn learned(reader: &mut LayerReader, name: &Ident, shape: &[Expr], init: &Expr) -> Option<Read> {
+    if let Some(third) = shape.get(2) {
+        let d = Diagnostic::error(codes::ARGUMENT_COUNT, third.span, "a third size");
+        let d = d.label("a parameter is a number, a row of columns or a matrix");
+        return reader.fail(d.help(format!(
+            "write `learn {}[rows, columns] = normal`",
+            name.name
+        )));
+    }
+    let mut sizes = Vec::new();
+    for e in shape {
+        sizes.push(report(whole(e, reader.scope, 1, MAX_WIDTH), reader.sink)?);
+    }
     let start = match name_of(init).filter(|n| n.name == NORMAL) {
         Some(_) => Start::Normal,
         None => match report(exact(init, reader.scope).map_err(of_init), reader.sink)?.to_f64() {
@@ -391,13 +390,14 @@ fn learned(
             x => Start::Constant(x),
         },
     };
-    let param = LayerParam {
-        path: reader.naming.learned(&name.name),
-        shape: Some(columns).filter(|n| *n > 1).into_iter().collect(),
-        start,
+    let columns = sizes.last().copied().unwrap_or(1);
+    let path = reader.naming.learned(&name.name);
+    let (path, shape) = match sizes.len() {
+        2 => (format!("{path}.weight"), sizes),
+        _ => (path, Some(columns).filter(|n| *n > 1).into_iter().collect()),
     };
     Some(Read {
-        network: Network::Learned(param),
+        network: Network::Learned(LayerParam { path, shape, start }),
         columns,
         fixed: true,
         from: None,
