@@ -82,7 +82,7 @@ pub fn rmsnorm(b: &mut Builder, x: Value, gain: Value, eps: &Exact) -> TypeResul
 }
 
 /// `x / √(mean(x²) + eps)` over the columns.
-fn of_unit_size(b: &mut Builder, x: Value, eps: &Exact) -> TypeResult {
+pub fn of_unit_size(b: &mut Builder, x: Value, eps: &Exact) -> TypeResult {
     let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
     let square = b.push1(Mul, &[x, x])?;
     let sum = b.push1(SumCols, &[square])?;

@@ -76,7 +76,7 @@ pub fn names(library: Library) -> impl Iterator<Item = &'static str> {
 /// Its first example is not valid.
 pub fn page(name: &str, library: Library) -> Result<Option<Page>, CompileError> {
     if let Some(definition) = find(name) {
-        return definition.page().map(Some);
+        return definition.page(library).map(Some);
     }
     let file = library.get(name).filter(|file| file.is_layer());
     file.map(|file| written(file, library)).transpose()
@@ -87,9 +87,9 @@ impl Definition {
     ///
     /// # Errors
     /// Its first example is not valid.
-    pub fn page(&self) -> Result<Page, CompileError> {
+    pub fn page(&self, library: Library) -> Result<Page, CompileError> {
         let first = self.examples.first().map_or(self.name, |e| e.text);
-        let alone = alone(first, SHOWN, Library::default())?;
+        let alone = alone(first, SHOWN, library)?;
         Ok(Page {
             arguments: lines(self.arguments),
             parameters: alone.params.iter().map(line).collect(),

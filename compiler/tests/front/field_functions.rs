@@ -149,6 +149,14 @@ const HEADS: &[(&str, Head)] = &[
         x.iter().map(|y| (y - lse(x)).exp()).collect()
     }),
     ("log_softmax", |x| x.iter().map(|y| y - lse(x)).collect()),
+    ("rms_normalize", |x| {
+        let square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+        x.iter().map(|x| x / (square + 1e-5).sqrt()).collect()
+    }),
+    ("standardize", |x| {
+        let deviation = (variance(x) + 1e-5).sqrt();
+        x.iter().map(|y| (y - mean(x)) / deviation).collect()
+    }),
     ("normalize", |x| {
         let length = x.iter().map(|x| x * x).sum::<f64>().sqrt();
         x.iter().map(|x| x / length).collect()

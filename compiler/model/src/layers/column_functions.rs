@@ -2,7 +2,7 @@
 
 use super::function::{Function, HEADS, Over, X, number};
 use super::{About, Argument, Example};
-use crate::scheme::args::Bounds;
+use crate::scheme::args::{self, Bounds};
 use odec_graph::{Exact, nn, ops};
 
 const NONE: About = About {
@@ -34,6 +34,7 @@ const EPS: Argument = number(
     (1, 1_000_000_000_000),
     "the length below which it divides by this number instead",
 );
+const EPS_OF_NORM: Argument = number("eps", args::EPS, (1, 100_000), "added inside the root");
 
 const fn about(summary: &'static str, formula: &'static str) -> About {
     About {
@@ -169,9 +170,7 @@ pub const TABLE: &[Function] = &[
     Function {
         name: "normalize",
         about: About {
-            notes: &[
-                "As `torch.nn.functional.normalize` with p = 2. `rmsnorm` has columns of mean square 1 instead, and a gain.",
-            ],
+            notes: &["As `torch.nn.functional.normalize` with p = 2."],
             ..about(
                 "Divides the columns by their length.",
                 "x / max(‖x‖, eps), ‖x‖ = √(Σ x²)",
@@ -186,6 +185,48 @@ pub const TABLE: &[Function] = &[
             ),
         ],
         build: |b, of| nn::unit_length(b, of.x, of.number),
+        ..COLUMNS
+    },
+    Function {
+        name: "rms_normalize",
+        about: About {
+            source: "Zhang & Sennrich 2019, NeurIPS",
+            notes: &["`rmsnorm` multiplies by a gain, too."],
+            ..about(
+                "Divides the columns by the root of their mean square.",
+                "x / √(mean(x²) + eps)",
+            )
+        },
+        arguments: &[X, EPS_OF_NORM, HEADS],
+        examples: &[
+            example("rms_normalize", "all columns together"),
+            example(
+                "rms_normalize(linear, heads: 4)",
+                "each of four heads, without a gain",
+            ),
+        ],
+        build: |b, of| nn::of_unit_size(b, of.x, of.number),
+        ..COLUMNS
+    },
+    Function {
+        name: "standardize",
+        about: About {
+            source: "Ba, Kiros & Hinton 2016, arXiv:1607.06450",
+            notes: &["As `jax.nn.standardize`. `layernorm` has a gain and a bias, too."],
+            ..about(
+                "Subtracts the mean of the columns, and divides by their standard deviation.",
+                "(x − mean(x)) / √(var(x) + eps)",
+            )
+        },
+        arguments: &[X, EPS_OF_NORM, HEADS],
+        examples: &[
+            example(
+                "standardize",
+                "layer normalization without parameters, as in OLMo",
+            ),
+            example("standardize(eps: 1e-6, heads: 4)", "each of four heads"),
+        ],
+        build: |b, of| nn::standardise(b, of.x, of.number),
         ..COLUMNS
     },
 ];

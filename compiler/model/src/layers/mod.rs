@@ -428,13 +428,12 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
 };
 
 layers! {
-    rmsnorm::RmsNorm,
-    layernorm::LayerNorm,
     attend::Attend,
     rotary::Rotary,
     linear_attention::LinearAttention,
     moe::Moe,
     linear::Linear,
+    per_head::PerHead,
     hopfield::Hopfield,
     concat::Concat,
     columns::Columns,

@@ -48,6 +48,8 @@ pub(super) struct Naming {
     prefix: String,
     /// The value that the part is computed for.
     value: Option<String>,
+    /// Of a layer that has a role: the role, and prefix and name of the value that has no other part with parameters.
+    own: Option<(String, String, String)>,
     /// Which of its role the layer around it is, with a dot before it; empty if it is the only one.
     number: String,
     /// How often each role was read so far.
@@ -115,13 +117,16 @@ impl Naming {
         }
     }
 
-    /// Of the inside of a layer that has a role.
+    /// Of the inside of a layer that has a role. If it is all that has parameters in a value, what it computes under the role's name is called as the
+    /// value is: `n = rmsnorm` has `n.gain`.
     pub fn layer_of_role(&mut self, role: &str, layer: &Layer) -> Naming {
         let number = self.numbered(role);
         let mut roles = Roles::default();
         roles.add_inside(layer);
+        let value = self.value.clone().filter(|_| self.roles.is_one());
         Naming {
             prefix: self.inside(),
+            own: value.map(|value| (role.to_string(), self.prefix.clone(), value)),
             number,
             roles,
             claims: self.claims.clone(),
@@ -142,6 +147,15 @@ impl Naming {
 
     /// Of what a body computes under a name, of parts with these roles.
     pub fn value(&mut self, name: &str, roles: Roles) -> Naming {
+        if let Some((_, prefix, value)) = self.own.take_if(|(role, ..)| role == name) {
+            return Naming {
+                prefix,
+                value: Some(value),
+                roles,
+                claims: self.claims.clone(),
+                ..Naming::default()
+            };
+        }
         Naming {
             prefix: self.inside(),
             value: Some(self.counted(name)),

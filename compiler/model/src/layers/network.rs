@@ -152,6 +152,17 @@ impl Network {
         layers.fold(Reads::default(), Reads::and)
     }
 
+    /// Whether each row of its result is computed from that row of what it is applied to, and from parameters.
+    pub fn is_row_by_row(&self) -> bool {
+        let mut parts = Vec::new();
+        self.parts(&mut parts);
+        parts.into_iter().all(|part| match part {
+            Part::Layer(layer) => layer.row_by_row(),
+            Part::Learned(_) => true,
+            Part::State(_) => false,
+        })
+    }
+
     /// Whether a token's result depends on tokens after it.
     pub fn looks_ahead(&self) -> bool {
         self.reads().later_tokens

@@ -34,6 +34,7 @@ pub(super) struct Input<'a> {
 }
 
 /// A value with a name.
+#[derive(Clone)]
 pub(super) struct Named {
     pub name: Ident,
     /// Which of the values it is: two names may mean the same one.

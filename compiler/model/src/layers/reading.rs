@@ -5,7 +5,7 @@
 
 use super::naming::Paths;
 use super::network::Network;
-use super::pipeline::{Input, LayerReader, Read};
+use super::pipeline::{Input, LayerReader, Named, Read};
 use super::states::{self, Elsewhere, States};
 use super::{
     Argument, Definition, Form, Grid, LATER_ARGUMENTS, LayerParam, VOCABULARY, find, is_word,
@@ -378,6 +378,17 @@ impl<'e> Reading<'_, 'e, '_> {
         self.values
             .extend(read.iter().map(|(_, columns)| (e, *columns)));
         // What comes after one that is wrong was not looked at.
+        self.settled |= read.is_none();
+        read
+    }
+
+    /// A layer among the arguments, as it is applied to so many columns. Of the values with names it may name those that are the same for all tokens.
+    pub fn applied_to(&mut self, e: &'e Expr, columns: u64) -> Option<(Network, u64)> {
+        let fixed = self.input.named.iter().filter(|n| n.fixed);
+        let named: Vec<Named> = fixed.cloned().collect();
+        let before = Some(columns);
+        let named = &named[..];
+        let read = self.reader.layer(e, Input { before, named });
         self.settled |= read.is_none();
         read
     }
