@@ -314,7 +314,7 @@ fn matrices_are_shared_by_maps() {
 }
 
 #[test]
-fn mistakes_of_matrices() {
+fn mistakes_of_matrices_and_heads() {
     let cases = [
         "field f { learn w[8, width] = normal; return id |> linear(w) }",
         "field f { learn w[8, width] = normal; a = id |> linear(w); return a |> linear(w) }",
@@ -323,6 +323,9 @@ fn mistakes_of_matrices() {
          field m { learn w[8, width] = normal; return id |> w }",
         "field f { learn w[8, width, 2] = normal; return id |> linear(w) }\nfield g { learn w[0, width] = normal; return id |> linear(w) }",
         "field f { learn w[8, width] = normal; return id |> linear(w, zero) }\nfield g = linear(8, transposed)\nfield m { learn a[8] = 1; return linear(a) }",
+        "field f = per_head(heads: 4)\nfield g = per_head(attention(heads: 1), heads: 4)\nfield m = per_head(rmsnorm, heads: 3)\nfield n = per_head(shift, heads: 2)\n\
+         field o { y = linear; return id |> per_head(y, heads: 2) }",
+        "layer a(turn: a) = linear |> turn\nfield f = a(turn)",
         "layer a(x: value, w: value) = linear(x, w)\nfield f { learn w[8, width] = normal; return a(id, w) }",
     ];
     let shown = cases.map(|c| format!("== {c}\n{}", compile_text(&model(c)).rendered()));

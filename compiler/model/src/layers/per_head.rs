@@ -59,7 +59,7 @@ impl Layer for PerHead {
         let heads = r.whole(heads_said, MAX_WIDTH)?;
         let columns = columns_of_head(r, heads_said, heads, width)?;
         let (network, out) = r.applied_to(of, columns)?;
-        if !network.is_row_by_row() {
+        if !network.is_row_by_row() || network.reads() != Reads::default() {
             let message = "inside `per_head`, this is not computed of a head alone";
             let d = Diagnostic::error(codes::INCOMPATIBLE, of.span, message);
             return r.fail(d.label("it reads more than the columns of one token").help(
