@@ -118,6 +118,11 @@ fn a_layer_stands_for_its_body() {
              field f = a(first(n: 3), then(bias)) |> a(then)",
             "field f = linear(3) |> sigmoid |> linear |> linear(16, bias) |> sigmoid |> linear |> linear(16) |> sigmoid",
         ),
+        // A head's columns are the width inside.
+        (
+            "layer small(x: value) = x |> linear(width) |> sigmoid\nfield f = per_head(small |> linear(3*width), heads: 4) |> linear",
+            "field f = per_head(linear(4) |> sigmoid |> linear(12), heads: 4) |> linear",
+        ),
         // Sizes that are rounded.
         (
             "layer ffn(hidden = 8*ceil(width/3)) = gelu(hidden: hidden)\nfield f = ffn |> ffn(hidden: floor(17/2)) |> linear(ceil(-1/2) + 16)",

@@ -34,7 +34,7 @@ impl Layer for PerHead {
     const ARGUMENTS: &'static [Argument] = &[OF, HEADS];
     const EXAMPLES: &'static [Example] = &[
         Example {
-            text: "per_head(linear(width), heads: 4)",
+            text: "per_head(linear, heads: 4)",
             meaning: "one small matrix for all four heads",
         },
         Example {

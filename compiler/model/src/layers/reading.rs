@@ -13,9 +13,9 @@ use super::{
 };
 use crate::arguments::Given;
 use crate::codes;
-use crate::scheme::Layers;
 use crate::scheme::args::{Args, bounded, report};
 use crate::scheme::scalar::{exact, name_of, not_supported, whole};
+use crate::scheme::{Coeff, Layers};
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
@@ -382,13 +382,27 @@ impl<'e> Reading<'_, 'e, '_> {
         read
     }
 
-    /// A layer among the arguments, as it is applied to so many columns. Of the values with names it may name those that are the same for all tokens.
+    /// A layer among the arguments, as it is applied to so many columns, which are its `width`. Of the values with names it may name those that are
+    /// the same for all tokens.
     pub fn applied_to(&mut self, e: &'e Expr, columns: u64) -> Option<(Network, u64)> {
         let fixed = self.input.named.iter().filter(|n| n.fixed);
         let named: Vec<Named> = fixed.cloned().collect();
         let before = Some(columns);
         let named = &named[..];
-        let read = self.reader.layer(e, Input { before, named });
+        let mut scope = self.reader.scope.clone();
+        let width = Exact::int(i64::try_from(columns).unwrap_or(i64::MAX));
+        scope.insert("width".into(), Coeff::constant(width));
+        let mut inside = LayerReader {
+            scope: &scope,
+            width: columns,
+            layers: self.reader.layers,
+            given: self.reader.given,
+            sink: &mut *self.reader.sink,
+            naming: std::mem::take(&mut self.reader.naming),
+            of_field: &mut *self.reader.of_field,
+        };
+        let read = inside.layer(e, Input { before, named });
+        self.reader.naming = inside.naming;
         self.settled |= read.is_none();
         read
     }
