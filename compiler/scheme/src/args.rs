@@ -18,7 +18,7 @@ pub struct HandedOn {
     pub absent: Vec<String>,
     /// Flags that are on: alone, and behind the label of another flag, `bias: qkv_bias`.
     pub on: Vec<String>,
-    /// Flags that are off, and parts that are not given: they leave the argument out.
+    /// Flags that are off, and optional layers that are not given: they leave the argument out.
     pub off: Vec<String>,
 }
 

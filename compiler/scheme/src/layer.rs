@@ -76,7 +76,7 @@ pub struct Param {
     pub default: Option<Expr>,
     /// Whether it is an optional number: the default is `none`.
     pub optional: bool,
-    /// The layer that it stands for, if it is a part.
+    /// The layer that it stands for, if it is an optional layer.
     pub part: Option<Ident>,
 }
 
@@ -103,12 +103,13 @@ pub enum Kind {
     Flag,
     /// The state that another evolve ends with, given behind its label; the body names it as a value.
     State,
-    /// A word that stands alone or has the arguments of a layer; the body names it as that layer, which is left out where the word is not given.
-    Part,
+    /// An optional layer: a word that stands alone or has the arguments of a layer. The body names it as that layer, which is left out where the word is
+    /// not given.
+    Layer,
 }
 
 impl Kind {
-    /// Those that are written as a word. A part is written as the layer that it stands for.
+    /// Those that are written as a word. An optional layer is written as the layer that it stands for.
     const WORDS: [(&str, Kind); 6] = [
         ("value", Kind::Value),
         ("state", Kind::State),
@@ -131,7 +132,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// The layer that a name stands for: another one where it is an argument that is a part.
+    /// The layer that a name stands for: another one where it is an optional layer among the arguments.
     pub fn meant<'n>(&'n self, name: &'n str) -> &'n str {
         self.parts.get(name).map_or(name, String::as_str)
     }
@@ -433,12 +434,11 @@ impl Resolver<'_, '_> {
         let part = p.kind.as_ref().filter(|_| kind.is_none());
         let kind = match part {
             None => kind.unwrap_or(Kind::Size),
-            Some(word) if self.is_layer(word) => Kind::Part,
+            Some(word) if self.is_layer(word) => Kind::Layer,
             Some(word) => {
                 let words = Kind::WORDS.map(|(w, _)| w);
                 let d = super::scalar::unknown_option("a kind of argument", word, &words);
-                self.sink
-                    .push(d.label("nor a layer, whose arguments it would take"));
+                self.sink.push(d.label("nor is it a layer"));
                 Kind::Number
             }
         };
@@ -476,9 +476,9 @@ impl Resolver<'_, '_> {
                         None => format!("write `x: value, {name}: state = x`"),
                     },
                 ),
-                Kind::Part => (
+                Kind::Layer => (
                     takes,
-                    "a part is left out where nothing is said",
+                    "the layer is left out where nothing is said",
                     format!("write `{name}: {}`", part.map_or("", |l| &l.name)),
                 ),
             };
@@ -494,7 +494,7 @@ impl Resolver<'_, '_> {
             kind,
             default: p.default.clone().filter(|_| !optional),
             optional,
-            part: part.filter(|_| kind == Kind::Part).cloned(),
+            part: part.filter(|_| kind == Kind::Layer).cloned(),
         }
     }
 }

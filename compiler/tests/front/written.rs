@@ -102,7 +102,7 @@ fn a_layer_stands_for_its_body() {
              field f = gate |> gate(open) |> gate(hidden: 3) |> gate(hidden: 3, open)",
             "field f = sigmoid |> id |> (linear(6) |> sigmoid |> linear(16)) |> id",
         ),
-        // Parts, of layers in Rust and in the language, handed on with what they are given; flags under other names, and those that others switch on.
+        // Optional layers, of those in Rust and in the language, handed on with what they are given; flags under other names, and those that others switch on.
         (
             "layer a(heads, turn: rotary, wide: flag, all: flag = wide) = attend(\n\
              linear(width, bias: all) |> turn(heads: heads), turn(linear, heads: heads, share: 1/2), linear(bias: wide), heads: heads, causal)\n\
@@ -246,12 +246,12 @@ fn states_are_read_under_names() {
     };
     let layer = "layer reads(x: value, heads, from y: state = x) {\n  q = x |> linear\n  k = y |> linear\n  v = y |> linear\n  \
                  o = attend(q, k, v, heads: heads, causal) |> linear\n  return o\n}\n\
-                 layer around(x: value, from memory: state = x) = reads(x, heads: 2, from: memory |> rmsnorm)";
-    let same = |used: &str, k: &str| {
+                 layer around(x: value, from memory: state = x) = reads(x, heads: 2, from: memory |> sigmoid)";
+    let same = |field: &str, k: &str| {
         let body = format!(
             "field g {{\n  m = {k}\n  q = id |> linear\n  k = m |> linear\n  v = m |> linear\n  o = attend(q, k, v, heads: 2, causal) |> linear\n  return o\n}}"
         );
-        let written = model(&format!("{layer}\nfield g = {used}"));
+        let written = model(&format!("{layer}\nfield g {field}"));
         let plain = model(&body);
         // Where the value is made differs, and nothing else.
         let without_places = |graphs: Vec<String>| -> Vec<String> {
@@ -260,20 +260,39 @@ fn states_are_read_under_names() {
                 .map(|l| l.split(" @ ").next().unwrap_or_default().to_string())
                 .collect()
         };
-        assert_eq!(without_places(written), without_places(plain), "{used}");
+        assert_eq!(without_places(written), without_places(plain), "{field}");
     };
-    same("reads(heads: 2, from: first)", "first");
-    same("reads(heads: 2)", "id");
-    same(
-        "reads(heads: 2, from: first |> sigmoid)",
-        "first |> sigmoid",
-    );
-    // A default is what the other value is, through two layers.
-    let shared = |used: &str| model(&format!("{layer}\nfield g = {used}"));
-    assert_eq!(shared("around").len(), shared("around(from: first)").len());
+    let sigmoid = "first |> sigmoid";
+    same("= reads(heads: 2, from: first)", "first");
+    same("= reads(heads: 2)", "id");
+    same("= reads(heads: 2, from: first |> sigmoid)", sigmoid);
+    // Through two layers, given and not.
+    same("= around(from: first)", sigmoid);
+    same("= around", "id |> sigmoid");
     // Any value of the same tokens.
-    let twice = "field g { m = rmsnorm; return reads(id, heads: 2, from: m) }";
-    assert!(!model(&format!("{layer}\n{twice}")).is_empty());
+    same(
+        "{ m = rmsnorm; return reads(id, heads: 2, from: m) }",
+        "rmsnorm",
+    );
+}
+
+/// Norms are the functions without parameters, and what stands behind them.
+#[test]
+fn norms_are_functions_and_gains() {
+    let graph = |definitions: &str| graphs(&compiled(definitions)).join("\n");
+    for (norm, parts) in [
+        ("layernorm", "standardize |> affine"),
+        ("rmsnorm", "rms_normalize |> layer_scale(init: 1)"),
+        (
+            "layernorm(heads: 4)",
+            "per_head(standardize |> affine, heads: 4)",
+        ),
+    ] {
+        // Of a value, whose name the parameters have.
+        let [whole, made] =
+            [norm, parts].map(|f| graph(&format!("field f {{ n = {f}; return n }}")));
+        assert_eq!(whole, made, "{norm}");
+    }
 }
 
 /// A matrix that a body learns is multiplied by from both sides, under one name: the memory that `hopfield` has in Rust.
@@ -337,9 +356,9 @@ fn mistakes_of_matrices_and_heads() {
     insta::assert_snapshot!(shown.join("\n\n"));
 }
 
-/// Arguments that are parts, states and flags of flags, and what is given for them.
+/// Arguments that are optional layers, states and flags of flags, and what is given for them.
 #[test]
-fn mistakes_of_parts_and_states() {
+fn mistakes_of_optional_layers_and_states() {
     let cases = [
         "layer a(turn: rotry) = id\nlayer b(turn: rotary = id) = turn(heads: 2)\nlayer c(x: value, from y: state = z) = x + y\n\
          layer d(on: flag = off, off: flag) = linear(bias: on)\nlayer e(x: value, from y: state, from z: state) = attend(x, y, z, heads: 2)\nfield f = id",

@@ -19,10 +19,10 @@ const MOST: u64 = 1 << 32;
 pub(super) struct Given {
     /// By name, in the order of the definition.
     pub numbers: Vec<(String, Exact)>,
-    /// Numbers that were given to parts, under names that no file can write.
+    /// Numbers that were given to optional layers, under names that no file can write.
     of_parts: Vec<(String, Exact)>,
     pub handed_on: HandedOn,
-    /// What stands behind the names of parts; `None`: they are left out.
+    /// The arguments of optional layers; `None`: the layer is left out.
     pub parts: Vec<(String, Option<Vec<Arg>>)>,
     /// What `when` may ask for.
     pub choices: Vec<String>,
@@ -35,7 +35,7 @@ pub(super) struct State<'l> {
 }
 
 impl Given {
-    /// Flags and parts. They are taken first: what is left without a label are values.
+    /// Flags and optional layers. They are taken first: what is left without a label are values.
     pub fn words<'e>(reader: &mut LayerReader, layer: &'e Layer, args: &mut Args<'e>) -> Given {
         let mut given = Given {
             choices: choices(layer),
@@ -53,7 +53,7 @@ impl Given {
                         false => words.off.push(name.into()),
                     }
                 }
-                Kind::Part => {
+                Kind::Layer => {
                     let inside = args.word(label, reader.sink);
                     let inside = inside.map(|inside| given.part(reader, layer, p, inside));
                     if inside.is_none() {
@@ -67,7 +67,7 @@ impl Given {
         given
     }
 
-    /// The arguments of a part. Numbers are those of the place where they are written.
+    /// The arguments of an optional layer. Numbers are those of the place where they are written.
     fn part(&mut self, reader: &mut LayerReader, layer: &Layer, p: &Param, of: Args) -> Vec<Arg> {
         let words = of.meanings();
         let around = reader.given.parts.iter().find(|(n, _)| *n == p.label.name);
@@ -97,7 +97,7 @@ impl Given {
                     a.value.kind = ExprKind::Name(name.clone());
                     self.of_parts.push((name, x));
                 }
-                // A word of the part's layer, which says what is wrong with it.
+                // A word of that layer, which says what is wrong with it.
                 Err(_) if name_of(&a.value).is_some_and(|n| !inside(&n.name)) => {}
                 Err(d) => {
                     reader.sink.push(d);
@@ -121,7 +121,7 @@ impl Given {
             match p.kind {
                 Kind::Word => self.word(reader, p, args),
                 Kind::Size | Kind::Number => self.number(reader, p, args, width),
-                Kind::Value | Kind::State | Kind::Flag | Kind::Part => {}
+                Kind::Value | Kind::State | Kind::Flag | Kind::Layer => {}
             }
         }
     }
@@ -190,12 +190,12 @@ impl Given {
         scope
     }
 
-    /// Whether a flag, an optional number or a part is not given.
+    /// Whether a flag, an optional number or an optional layer is not given.
     pub fn lacks(&self, name: &String) -> bool {
         self.handed_on.off.contains(name) || self.handed_on.absent.contains(name)
     }
 
-    /// Whether a name is a part's.
+    /// Whether a name is an optional layer's.
     pub fn is_part(&self, name: &str) -> bool {
         self.parts.iter().any(|(part, _)| part == name)
     }
@@ -213,8 +213,8 @@ impl Given {
         format!("`{}` of width {width}{numbers}", layer.name.name)
     }
 
-    /// What a body may name where nothing is known of its arguments: numbers are 1, optional ones have no value, flags are on, and parts stand
-    /// there.
+    /// What a body may name where nothing is known of its arguments: numbers are 1, optional ones have no value, flags are on, and optional
+    /// layers stand there.
     pub fn nothing(layer: &Layer) -> Given {
         let numbers = layer.of_kind(Kind::Size).chain(layer.of_kind(Kind::Number));
         let (absent, numbers): (Vec<_>, Vec<_>) = numbers.partition(|p| p.optional);
@@ -227,7 +227,7 @@ impl Given {
                 ..HandedOn::default()
             },
             parts: layer
-                .of_kind(Kind::Part)
+                .of_kind(Kind::Layer)
                 .map(|p| (name(p), Some(Vec::new())))
                 .collect(),
             choices: choices(layer),
@@ -270,9 +270,9 @@ pub(super) fn states<'e>(
     Some(states)
 }
 
-/// The arguments of a layer that `when` may ask for: flags, optional numbers and parts.
+/// The arguments of a layer that `when` may ask for: flags, optional numbers and optional layers.
 fn choices(layer: &Layer) -> Vec<String> {
-    let may = |p: &&Param| p.optional || matches!(p.kind, Kind::Flag | Kind::Part);
+    let may = |p: &&Param| p.optional || matches!(p.kind, Kind::Flag | Kind::Layer);
     let names = layer.params.iter().filter(may).map(|p| &p.name.name);
     names.cloned().collect()
 }

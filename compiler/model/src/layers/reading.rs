@@ -71,7 +71,7 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
     Some(Read::of_tokens((applied.then(layer), out)))
 }
 
-/// A part as the layer that it stands for, with what the body and the user give it.
+/// An optional layer with the arguments of the body and of the user.
 fn as_layer(layers: &Layers, e: &Expr, more: &[Arg]) -> Expr {
     let (callee, given) = match &e.kind {
         ExprKind::Call(call) => (name_of(&call.callee), &call.args[..]),
@@ -89,7 +89,7 @@ fn as_layer(layers: &Layers, e: &Expr, more: &[Arg]) -> Expr {
     }
 }
 
-/// A part that is not given leaves what it is applied to as it is.
+/// An optional layer that is not given leaves what it is applied to as it is.
 fn left_out(reader: &mut LayerReader, mut args: Args, input: Input) -> Option<Read> {
     let (applied, input) = reader.applied(&mut args, &|_| false, input)?;
     let value = applied.then(Network::input());

@@ -68,7 +68,7 @@ impl States {
 
 /// A state in the place of a value.
 pub(super) fn misplaced(name: &str, span: Span) -> Diagnostic {
-    let message = format!("`{name}` is an evolve, whose state only attention reads");
+    let message = format!("`{name}` is the state of another evolve, which only attention reads");
     Diagnostic::error(codes::MISPLACED, span, message)
         .label("its rows may be those of another sequence")
         .help(format!(

@@ -443,8 +443,8 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
     ];
     let has = |kind| layer.of_kind(kind).next().is_some();
     let of_word = |d: &Diagnostic| has(Kind::Word) && d.code == codes::UNKNOWN_OPTION;
-    // A part may be given what the body does not say.
-    let of_part = |d: &Diagnostic| has(Kind::Part) && d.code == codes::MISSING_ARGUMENT;
+    // An optional layer may be given what the body does not say.
+    let of_part = |d: &Diagnostic| has(Kind::Layer) && d.code == codes::MISSING_ARGUMENT;
     found.retain(|d| !of_values.contains(&d.code) && !of_word(d) && !of_part(d));
     sink.extend(found);
 }
