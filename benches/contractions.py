@@ -16,6 +16,7 @@ import ctypes
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -215,4 +216,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Where its reader has seen enough, as `head` has, it ends without a word.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

@@ -7,6 +7,7 @@ Files of a folder `x/` and the file `x.rs` or `x/mod.rs` that declares them are 
 """
 
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -157,4 +158,7 @@ def main():
     sys.exit(wide > 0)
 
 
-main()
+if __name__ == "__main__":
+    # Where its reader has seen enough, as `head` has, it ends without a word.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    main()

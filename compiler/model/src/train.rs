@@ -534,7 +534,7 @@ fn precision(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Precision> {
         .into_iter()
         .find(|p| name_of(e).is_some_and(|n| n.name == p.name()));
     if known.is_none() {
-        let d = not_supported(e.span, "another precision");
+        let d = not_supported(e.span, "this precision");
         sink.push(d.label("only `precision f32`, `precision bf16` and `precision f64`"));
     }
     known
