@@ -159,6 +159,6 @@ def main():
 
 
 if __name__ == "__main__":
-    # Where its reader has seen enough, as `head` has, it ends without a word.
+    # The reader of the output, such as `head`, may close the pipe: then the script ends quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()
