@@ -149,7 +149,7 @@ def weighed(p: Parameters, x: Array, weights: Array) -> Array:
 
 def hopfield(p: Parameters, heads: int, x: Array) -> Array:
     """softmax(β x Wᵀ) W, β = 1/2 (Ramsauer et al. 2021, eq. 3)."""
-    patterns = p[".patterns.weight"]
+    patterns = p[".stored.weight"]
     return softmax(x @ patterns.T / 2) @ patterns
 
 
@@ -221,5 +221,5 @@ MIXERS = {
     "conformer": Mixer(conformer, conformer_table),
     "experts": after_norm(experts, experts_table),
     "switch": after_norm(switch, experts_table),
-    "hopfield": after_norm(hopfield, lambda shape: {"patterns.weight": (16, shape.width)}),
+    "hopfield": after_norm(hopfield, lambda shape: {"stored.weight": (16, shape.width)}),
 }

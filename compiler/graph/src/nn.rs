@@ -586,38 +586,6 @@ pub fn cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> TypeResu
     normaliser(b, logits)?.cross_entropy(b, targets)
 }
 
-/// The energy of states `x[.., C]` by `patterns[n, C]` (Ramsauer et al. 2021, eq. 2): `−log(Σ e^near)/beta + x·x/2 + log(n)/beta + M²/2` with
-/// `near = beta · x patternsᵀ`, `[.., n]`, and M the length of the longest pattern: `[.., 1]`.
-pub fn hopfield_energy(
-    b: &mut Builder,
-    x: Value,
-    near: Value,
-    patterns: Value,
-    beta: &Exact,
-) -> TypeResult {
-    let wrong = |why: ExactError| TypeError {
-        op: "hopfield",
-        what: why.to_string(),
-    };
-    let n = b.ty(near).cols();
-    let temperature = beta.recip().map_err(wrong)?;
-    let log = Exact::decimal(&format!("{:.20}", libm::log(n as f64))).map_err(wrong)?;
-    let by = (&temperature * &log).checked().map_err(wrong)?;
-
-    let lse = logsumexp(b, near)?;
-    let square = b.push1(Mul, &[x, x])?;
-    let square = b.push1(SumCols, &[square])?;
-    let sum = combine(b, &[(-&temperature, lse), (Exact::ratio(1, 2), square)])?;
-    let sum = b.push1(Shift { by }, &[sum])?;
-
-    let lengths = b.push1(Mul, &[patterns, patterns])?;
-    let lengths = b.push1(SumCols, &[lengths])?;
-    let lengths = b.push1(Reshape::fixed(&[n]), &[lengths])?;
-    let longest = b.push1(MaxCols, &[lengths])?;
-    let half = combine(b, &[(Exact::ratio(1, 2), longest)])?;
-    b.push1(Add, &[sum, half])
-}
-
 /// The mean of a number per row: `[.., 1] → []`.
 pub fn mean_rows(b: &mut Builder, x: Value) -> TypeResult {
     let size = b.ty(x).rows();

@@ -362,7 +362,6 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
         let (verb, written) = match layer {
             "attend" => ("attends to", "attention(heads: …, causal)"),
             "conv" => ("reads", "conv(kernel: …, causal)"),
-            "hopfield" => ("reads", "hopfield(causal)"),
             "shift" => ("reads", "shift(by: …)"),
             _ => ("reads", ""),
         };

@@ -6,7 +6,9 @@ use super::expression::is_method;
 use super::flow::{Field, Leaf};
 use super::names::Definition;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
-use super::scalar::{Scope, arithmetic, exact, is_root, is_sqrt, name_of, not_supported};
+use super::scalar::{
+    self, Scope, arithmetic, is_root, is_sqrt, name_of, named_function, not_supported,
+};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -260,7 +262,7 @@ impl Resolver<'_, '_> {
     }
 
     fn terms(&mut self, e: &Expr, c: Exact, out: &mut Vec<(Exact, Expr)>) -> Option<()> {
-        let number = |e: &Expr| exact(e, &Scope::new());
+        let number = |e: &Expr| scalar::number(e, &Scope::new());
         match &e.kind {
             ExprKind::Binary(BinOp::Add, a, b) => {
                 self.terms(a, c.clone(), out)?;
@@ -336,9 +338,10 @@ fn is_number(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Number(_) | ExprKind::Quantity(..) => true,
         // `root(x^3 - 2, 1.26)` has a name of its own.
-        ExprKind::Call(call) => {
-            is_root(call) && (!is_sqrt(call) || call.args.iter().all(|a| is_number(&a.value)))
+        ExprKind::Call(call) if is_sqrt(call) || named_function(call).is_some() => {
+            !call.args.is_empty() && call.args.iter().all(|a| is_number(&a.value))
         }
+        ExprKind::Call(call) => is_root(call),
         ExprKind::Tuple(items) if items.len() == 1 => is_number(&items[0]),
         ExprKind::Neg(a) => is_number(a),
         ExprKind::Binary(_, a, b) => is_number(a) && is_number(b),

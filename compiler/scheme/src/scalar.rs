@@ -90,14 +90,37 @@ pub fn exact(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
     constant(scalar(e, scope)?, e.span)
 }
 
+/// The same, where functions of constants that have no exact value, such as `log(2)`, are rounded to f64.
+pub fn number(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
+    let value = scalar(e, scope)?;
+    if let Some(exact) = value.as_constant() {
+        return Ok(exact);
+    }
+    match nearest(&value) {
+        Some(near) if near.is_finite() => constant(literal(&format!("{near:e}"), e.span)?, e.span),
+        Some(_) => {
+            let message = format!("`{value}` is not finite in f64");
+            Err(Diagnostic::error(codes::ARITHMETIC, e.span, message))
+        }
+        None => Err(not_exact(&value, e.span)),
+    }
+}
+
+/// The value in f64 of what depends on no name.
+fn nearest(value: &Coeff) -> Option<f64> {
+    match value.symbols().is_empty() {
+        true => value.to_f64(&|_| None),
+        false => None,
+    }
+}
+
 /// A value in which no symbol may remain.
 pub fn constant(value: Coeff, span: Span) -> Result<Exact, Diagnostic> {
     value.as_constant().ok_or_else(|| not_exact(&value, span))
 }
 
 fn not_exact(value: &Coeff, span: Span) -> Diagnostic {
-    let of_numbers = value.symbols().is_empty();
-    let Some(near) = value.to_f64(&|_| None).filter(|_| of_numbers) else {
+    let Some(near) = nearest(value) else {
         return Diagnostic::error(codes::NOT_A_CONSTANT, span, "this number is not a constant")
             .label("it depends on the step, or on a learned coefficient");
     };

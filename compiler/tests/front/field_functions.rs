@@ -268,10 +268,10 @@ fn mistakes_are_said() {
             "broadcast(to: 4)",
             "`broadcast` repeats one column, and this value has 8",
         ),
-        ("hopfield(energy)", "`hopfield` does not take `energy` here"),
+        ("hopfield(energy)", "`hopfield` needs `patterns`"),
         (
             "hopfield(patterns: 4, causal)",
-            "`hopfield` does not take `causal` here",
+            "`hopfield` has no argument `causal`",
         ),
         ("hopfeld(patterns: 4)", "`hopfeld` is not a layer"),
     ];
@@ -301,7 +301,7 @@ fn hopfield(patterns: &[Vec<f64>], beta: f64, x: &[f64]) -> (Vec<f64>, f64) {
 fn a_hopfield_network_is_what_it_means() {
     let rows = Numbers(5).rows(5, WIDTH as usize);
     let patterns = Numbers(6).rows(6, WIDTH as usize);
-    let trained: &[(&str, &[Vec<f64>])] = &[("patterns.weight", &patterns)];
+    let trained: &[(&str, &[Vec<f64>])] = &[("stored.weight", &patterns)];
     for (text, beta) in [
         ("hopfield(patterns: 6, beta: 2, energy)", 2.0),
         ("hopfield(patterns: 6, energy)", 1.0 / 8f64.sqrt()),
@@ -318,9 +318,9 @@ fn a_hopfield_network_is_what_it_means() {
     }
     // The tokens as patterns.
     for (text, beta, causal) in [
-        ("hopfield(beta: 2, causal)", 2.0, true),
-        ("hopfield(beta: 1/3)", 1.0 / 3.0, false),
-        ("hopfield", 1.0 / 8f64.sqrt(), false),
+        ("hopfield_attention(beta: 2, causal)", 2.0, true),
+        ("hopfield_attention(beta: 1/3)", 1.0 / 3.0, false),
+        ("hopfield_attention", 1.0 / 8f64.sqrt(), false),
     ] {
         for (i, found) in applied(text, &rows, &[]).iter().enumerate() {
             let seen = if causal { i + 1 } else { rows.len() };
@@ -333,7 +333,7 @@ fn a_hopfield_network_is_what_it_means() {
 #[test]
 fn the_energy_falls_along_updates() {
     let patterns = Numbers(7).rows(12, 16);
-    let trained: &[(&str, &[Vec<f64>])] = &[("patterns.weight", &patterns)];
+    let trained: &[(&str, &[Vec<f64>])] = &[("stored.weight", &patterns)];
     for beta in ["1/4", "1", "8"] {
         let text = format!("hopfield(patterns: 12, beta: {beta}, energy)");
         let mut states = Numbers(8).rows(4, 16);
@@ -391,7 +391,7 @@ fn patterns_are_recovered_from_noise() {
             row
         })
         .collect();
-    let trained: &[(&str, &[Vec<f64>])] = &[("patterns.weight", &patterns)];
+    let trained: &[(&str, &[Vec<f64>])] = &[("stored.weight", &patterns)];
     let update = "hopfield(patterns: 16, beta: 2)";
     let found = applied(update, &noisy, trained);
     let again = applied(update, &found, trained);

@@ -29,6 +29,7 @@ mod labelled;
 mod layers;
 mod learned;
 mod losses;
+mod matrices;
 mod mends;
 mod merged;
 mod pairs;

@@ -104,7 +104,7 @@ fn a_reported_energy_falls_along_the_steps() {
         let model = model(MEMORY, evolve, train);
         let manifest = manifest(&model);
         let f = given(&manifest);
-        let want = energies(&f, "memory.recall.patterns.weight", 10);
+        let want = energies(&f, "memory.recall.stored.weight", 10);
         assert!(
             want.is_sorted_by(|a, b| a >= b) && want[0] > want[9] + 0.05,
             "{want:?}"

@@ -58,7 +58,7 @@ impl Op for Reshape {
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = reals(Self::NAME, ins)?;
         let elements = Size::of(&self.to);
-        if self.to.is_empty() || elements != Size::of(&x.shape) {
+        if elements != Size::of(&x.shape) {
             return fail(Self::NAME, format!("{x} does not become {}", self.ty()));
         }
         Ok(vec![self.ty()])
@@ -112,6 +112,8 @@ impl Op for Reshape {
             sample("vector_of_row", &[1, 20], &[20]),
             sample("row_of_vector", &[20], &[1, 20]),
             sample("other_rows", &[6, 10], &[4, 15]),
+            sample("number_of_vector", &[1], &[]),
+            sample("vector_of_number", &[], &[1]),
         ]
     }
 }

@@ -7,9 +7,11 @@ use super::network::Network;
 use super::pipeline::{Input, LayerReader, Read};
 use crate::codes;
 use crate::scheme::args::report;
-use crate::scheme::scalar::{arithmetic, exact, is_root, is_sqrt, name_of, rounding};
+use crate::scheme::scalar::{
+    arithmetic, is_root, is_sqrt, name_of, named_function, number, rounding,
+};
 use odec_grammar::Span;
-use odec_grammar::ast::{BinOp, Expr, ExprKind};
+use odec_grammar::ast::{Arg, BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
@@ -53,6 +55,7 @@ impl LayerReader<'_> {
                 return self.fail(d);
             }
         }
+        let rows = self.rows(sum.terms.iter().map(|t| (t.of, &t.read)))?;
         let fixed = sum.terms.iter().all(|t| t.read.fixed);
         let mut terms: Vec<(Exact, Network)> = (sum.terms.into_iter())
             .map(|t| (t.factor, t.read.network))
@@ -68,7 +71,44 @@ impl LayerReader<'_> {
             network,
             columns,
             fixed,
+            rows,
             from: None,
+        })
+    }
+
+    /// The rows of what is computed of such values element by element, if it is a matrix. All others must then be the same for all tokens: their columns
+    /// meet those of each row.
+    pub(super) fn rows<'r>(
+        &mut self,
+        of: impl Iterator<Item = (&'r Expr, &'r Read)>,
+    ) -> Option<Option<u64>> {
+        let all: Vec<(&Expr, &Read)> = of.collect();
+        let matrix = all
+            .iter()
+            .find_map(|(e, read)| Some((*e, read, read.rows?)));
+        let Some((matrix, shape, rows)) = matrix else {
+            return Some(None);
+        };
+        let wrong = |(_, read): &&(&Expr, &Read)| match read.rows {
+            Some(other) => other != rows || read.columns != shape.columns,
+            None => !read.fixed || !fit_row(shape.columns, read.columns),
+        };
+        let Some((other, read)) = all.iter().find(wrong) else {
+            return Some(Some(rows));
+        };
+        let said = |read: &Read| match (read.rows, read.fixed) {
+            (Some(rows), _) => format!("{rows} rows of {} columns", read.columns),
+            (None, true) => format!("one row of {} columns", read.columns),
+            (None, false) => "a value of each token".to_string(),
+        };
+        let message = "a matrix meets matrices of its size, rows of its columns and numbers";
+        let d = Diagnostic::error(codes::WIDTH_MISMATCH, other.span, message);
+        let d = d.label(said(read)).also(matrix.span, said(shape));
+        self.fail(match read.rows.is_none() && !read.fixed {
+            true => {
+                d.help("a token's value is multiplied by a matrix with `linear`: `x |> linear(w)`")
+            }
+            false => d,
         })
     }
 
@@ -78,8 +118,9 @@ impl LayerReader<'_> {
             ExprKind::Number(_) | ExprKind::Quantity(..) => true,
             ExprKind::Name(name) => input.find(name).is_none() && self.scope.contains_key(name),
             // `root(x^3 - 2, 1.26)` has a name of its own.
-            ExprKind::Call(call) if is_sqrt(call) => {
-                call.args.iter().all(|a| self.is_number(&a.value, input))
+            ExprKind::Call(call) if is_sqrt(call) || named_function(call).is_some() => {
+                let number = |a: &Arg| a.label.is_none() && self.is_number(&a.value, input);
+                !call.args.is_empty() && call.args.iter().all(number)
             }
             ExprKind::Call(call) => is_root(call) || rounding(call).is_some(),
             ExprKind::Tuple(items) => matches!(&items[..], [one] if self.is_number(one, input)),
@@ -90,7 +131,7 @@ impl LayerReader<'_> {
     }
 
     fn number(&mut self, e: &Expr) -> Option<Exact> {
-        report(exact(e, self.scope), self.sink)
+        report(number(e, self.scope), self.sink)
     }
 
     /// A coefficient times a number, or divided by it.
@@ -169,10 +210,10 @@ impl LayerReader<'_> {
             }
             ExprKind::Binary(BinOp::Pow, a, b) => {
                 let halves = self.halves(b, input)?;
-                let of = self.own_value(a, input)?;
+                let of = self.own_value_or_matrix(a, input)?;
                 Some((Exact::one(), power(of, halves)))
             }
-            _ => Some((Exact::one(), self.own_value(e, input)?)),
+            _ => Some((Exact::one(), self.own_value_or_matrix(e, input)?)),
         }
     }
 
@@ -204,6 +245,7 @@ impl LayerReader<'_> {
         Some(Read {
             columns: x.columns.max(y.columns),
             fixed: x.fixed && y.fixed,
+            rows: self.rows([(a, &x), (b, &y)].into_iter())?,
             from: None,
             network: Network::Product(Box::new([x.network, y.network])),
         })
@@ -238,6 +280,11 @@ fn power(of: Read, halves: i32) -> Read {
         network: Network::Power(Box::new(of.network), halves),
         ..of
     }
+}
+
+/// Whether a row of so many columns meets each row of a matrix.
+fn fit_row(matrix: u64, row: u64) -> bool {
+    row == matrix || row == 1
 }
 
 /// Whether values of these widths meet element by element.

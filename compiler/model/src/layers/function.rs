@@ -1,17 +1,23 @@
 //! Functions: layers without parameters, each an entry of the tables in `functions.rs` and `column_functions.rs`.
 //!
-//! Takes an entry and the values that it is applied to; gives a layer. Whoever documents or tests layers sees a [`Definition`] as of any other.
+//! Takes an entry and the values that it is applied to; gives a layer. What is the same for all tokens is computed once: of a row of columns a function
+//! makes a row, of a matrix a matrix, and a function that gives one number for all columns makes a row of a matrix, with a column for each of its rows.
+//! Whoever documents or tests layers sees a [`Definition`] as of any other.
 
 use super::arguments::Silent;
 use super::heads::columns_of_head;
 use super::network::{Network, meeting};
+use super::pipeline::Read;
 use super::{
     About, Argument, Definition, Example, Facts, Form, Group, Inputs, LayerKind, LayerParam,
     MAX_WIDTH, Reading, Reads, TypeResult, Weights, column_functions, functions,
 };
 use crate::codes;
+use crate::scheme::scalar::name_of;
 use crate::scheme::vocabulary::With;
+use odec_grammar::ast::{Call, Expr};
 use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::Reshape;
 use odec_graph::{Builder, Exact, Value, nn};
 use std::fmt;
 
@@ -76,6 +82,7 @@ pub struct Applied {
     number: Exact,
     word: usize,
     heads: u64,
+    gives: Gives,
 }
 
 /// What stands for a value.
@@ -83,6 +90,16 @@ pub struct Applied {
 enum Operand {
     Value(Network),
     Number(Exact),
+}
+
+/// Whose value the result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gives {
+    /// Each token has its own.
+    Tokens,
+    /// One row of so many columns, the same for all.
+    Row(u64),
+    Matrix,
 }
 
 impl PartialEq for Function {
@@ -98,11 +115,29 @@ impl fmt::Debug for Applied {
             number,
             word,
             heads,
+            gives,
             ..
         } = self;
         let name = self.function.name;
-        write!(f, "{name}({operands:?}, {number}, {word}, {heads})")
+        write!(
+            f,
+            "{name}({operands:?}, {number}, {word}, {heads}, {gives:?})"
+        )
     }
+}
+
+/// Whether a function is called of whose result each element is made of one element of what it is applied to, or of one and others.
+pub(super) fn keeps_shape(call: &Call) -> bool {
+    let Some(name) = name_of(&call.callee) else {
+        return false;
+    };
+    let plain = call.args.iter().filter_map(|a| a.label.as_ref());
+    let is_mlp = |f: &Function| {
+        let mut labels = plain.clone();
+        labels.any(|l| f.with.is_some_and(|with| with.argument == l.name))
+    };
+    let mut named = all().filter(|f| f.name == name.name && !is_mlp(f));
+    named.any(|f| f.over != Over::Heads)
 }
 
 /// All functions.
@@ -150,11 +185,12 @@ impl Applied {
     pub fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let name = r.name();
         let function = all().find(|f| f.name == name)?;
-        let (operands, width) = match function.over {
+        let (operands, width, gives) = match function.over {
             Over::Pairs => pair(r)?,
             _ => {
-                let [(x, width)] = r.operands([&X])?;
-                (vec![Operand::Value(x)], width)
+                let x = r.function_of(&X)?;
+                let (width, gives) = (x.columns, given(&x));
+                (vec![operand(x, gives)], width, gives)
             }
         };
         let number = match function.number() {
@@ -170,16 +206,34 @@ impl Applied {
             Over::Elements | Over::Pairs => Some(1),
         };
         let (number, word, heads) = (number?, word?, heads?);
+        let (gives, out) = match (gives, function.over) {
+            (Given::Matrix(_), Over::Heads) if heads > 1 => {
+                let message = format!("of a matrix `{name}` gives one column for each row");
+                let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, r.span(), message);
+                return r.fail(d.help("leave `heads` out"));
+            }
+            (Given::Matrix(rows), Over::Heads) => (Given::Row, rows),
+            (gives, Over::Heads) => (gives, heads),
+            (gives, _) => (gives, width),
+        };
+        let gives = match gives {
+            Given::Tokens => Gives::Tokens,
+            Given::Row => {
+                r.gives(None);
+                Gives::Row(out)
+            }
+            Given::Matrix(rows) => {
+                r.gives(Some(rows));
+                Gives::Matrix
+            }
+        };
         let applied = Applied {
             function,
             operands,
             number,
             word,
             heads,
-        };
-        let out = match function.over {
-            Over::Heads => heads,
-            _ => width,
+            gives,
         };
         Some((applied, out))
     }
@@ -213,12 +267,20 @@ impl Applied {
             });
         }
         meeting(b, &mut values, at)?;
+        let over_columns = matches!(self.function.over, Over::Columns | Over::Heads);
+        if over_columns && b.ty(values[0]).rank() == 0 {
+            values[0] = b.push1(Reshape::fixed(&[1]), &values[..1])?;
+        }
         let (x, number, word) = (values[0], &self.number, self.word);
         let y = values.get(1).copied();
-        nn::per_head(b, x, self.heads, |b, x| {
+        let made = nn::per_head(b, x, self.heads, |b, x| {
             let y = y.unwrap_or(x);
             (self.function.build)(b, &Operands { x, y, number, word })
-        })
+        })?;
+        match self.gives {
+            Gives::Row(columns) => row(b, made, columns),
+            Gives::Tokens | Gives::Matrix => Ok(made),
+        }
     }
 
     pub fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
@@ -226,42 +288,105 @@ impl Applied {
     }
 }
 
-/// The two values of a function of two, and the width of the wider.
-fn pair(r: &mut Reading) -> Option<(Vec<Operand>, u64)> {
-    let given = [r.unnamed(&A), r.unnamed(&B)];
+/// Whose value an operand is: each token's, one row for all, or a matrix of so many rows.
+#[derive(Clone, Copy, Debug)]
+enum Given {
+    Tokens,
+    Row,
+    Matrix(u64),
+}
+
+fn given(x: &Read) -> Given {
+    match (x.rows, x.fixed) {
+        (Some(rows), _) => Given::Matrix(rows),
+        (None, true) => Given::Row,
+        (None, false) => Given::Tokens,
+    }
+}
+
+/// As the result shall be.
+fn operand(x: Read, gives: Given) -> Operand {
+    match gives {
+        Given::Tokens => Operand::Value(x.for_tokens().0),
+        Given::Row | Given::Matrix(_) => Operand::Value(x.network),
+    }
+}
+
+/// A row of so many columns: a number, if it is one.
+fn row(b: &mut Builder, x: Value, columns: u64) -> TypeResult {
+    let shape: &[u64] = if columns == 1 { &[] } else { &[columns] };
+    let shape = Reshape::fixed(shape);
+    match b.ty(x).shape[..] == shape.to[..] {
+        true => Ok(x),
+        false => b.push1(shape, &[x]),
+    }
+}
+
+/// An operand of a function of two.
+enum Found<'e> {
+    Number(Exact),
+    Value(&'e Expr, Read),
+    Input(u64),
+}
+
+impl Found<'_> {
+    fn columns(&self) -> u64 {
+        match self {
+            Found::Number(_) => 1,
+            Found::Value(_, read) => read.columns,
+            Found::Input(width) => *width,
+        }
+    }
+}
+
+/// The two values of a function of two, the width of the wider, and what they are.
+fn pair(r: &mut Reading) -> Option<(Vec<Operand>, u64, Given)> {
+    let said = [r.unnamed(&A), r.unnamed(&B)];
     let mut found = Vec::new();
-    for e in given.into_iter().flatten() {
+    for e in said.into_iter().flatten() {
         found.push(match r.constant(e) {
-            Some(number) => (Operand::Number(number), 1),
-            None => {
-                let (value, width) = r.value(e)?;
-                (Operand::Value(value), width)
-            }
+            Some(number) => Found::Number(number),
+            None => Found::Value(e, r.value_or_matrix(e)?),
         });
     }
     if let Some(width) = r.input_width() {
         while found.len() < 2 {
-            found.insert(0, (Operand::Value(Network::input()), width));
+            found.insert(0, Found::Input(width));
         }
     }
     let name = r.name();
-    let numbers = |found: &[(Operand, u64)]| {
-        let number = |(o, _): &(Operand, u64)| matches!(o, Operand::Number(_));
-        found.iter().all(number)
-    };
-    if found.len() < 2 || numbers(&found) {
+    let number = |o: &Found| matches!(o, Found::Number(_));
+    if found.len() < 2 || found.iter().all(number) {
         let message = format!("`{name}` is applied to two values, or to one and a number");
         let d = Diagnostic::error(codes::ARGUMENT_COUNT, r.span(), message);
         return r.refuse(d.help(format!("write `{name}(a, b)` or `{name}(a, 0)`")));
     }
-    let (a, b) = (found[0].1, found[1].1);
+    let (a, b) = (found[0].columns(), found[1].columns());
     if a != b && a.min(b) != 1 {
         let message = format!("`{name}` is applied to values of width {a} and {b}");
         let d = Diagnostic::error(codes::WIDTH_MISMATCH, r.span(), message);
         return r.refuse(d.label("widths must be equal, or one of them 1"));
     }
-    let operands = found.into_iter().map(|(operand, _)| operand).collect();
-    Some((operands, a.max(b)))
+    let reads = found.iter().filter_map(|o| match o {
+        Found::Value(e, read) => Some((*e, read)),
+        Found::Number(_) | Found::Input(_) => None,
+    });
+    let fixed = |o: &Found| match o {
+        Found::Number(_) => true,
+        Found::Value(_, read) => read.fixed,
+        Found::Input(_) => false,
+    };
+    let gives = match r.rows_of(reads)? {
+        Some(rows) => Given::Matrix(rows),
+        None if found.iter().all(fixed) => Given::Row,
+        None => Given::Tokens,
+    };
+    let operands = found.into_iter().map(|o| match o {
+        Found::Number(number) => Operand::Number(number),
+        Found::Value(_, read) => operand(read, gives),
+        Found::Input(_) => Operand::Value(Network::input()),
+    });
+    Some((operands.collect(), a.max(b), gives))
 }
 
 /// How many heads divide the columns: one where nothing is said.

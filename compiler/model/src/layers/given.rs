@@ -7,7 +7,7 @@ use super::pipeline::{Input, LayerReader, Read};
 use crate::scheme::Coeff;
 use crate::scheme::args::{Args, HandedOn, report};
 use crate::scheme::layer::{Kind, Layer, Param, SIZES, is_none};
-use crate::scheme::scalar::{Scope, exact, name_of, whole};
+use crate::scheme::scalar::{Scope, name_of, number, whole};
 use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
 use odec_graph::Exact;
 
@@ -91,7 +91,7 @@ impl Given {
             if let Some((_, e)) = words.meant.iter().find(meant) {
                 a.value = e.clone();
             }
-            match exact(&a.value, reader.scope) {
+            match number(&a.value, reader.scope) {
                 Ok(x) => {
                     let name = format!("{}.{}", p.name.name, label.name);
                     a.value.kind = ExprKind::Name(name.clone());
@@ -144,9 +144,9 @@ impl Given {
         width: u64,
     ) {
         let (name, label) = (p.name.name.as_str(), p.label.name.as_str());
-        let number = |e: &Expr, scope: &Scope| match p.kind {
+        let read = |e: &Expr, scope: &Scope| match p.kind {
             Kind::Size => whole(e, scope, 1, MOST).map(|n| Exact::int(n as i64)),
-            _ => exact(e, scope),
+            _ => number(e, scope),
         };
         let needed = p.default.is_none() && !p.optional;
         let said = match needed {
@@ -160,10 +160,10 @@ impl Given {
                 let kind = ExprKind::Name(name.into());
                 let meant = Expr { kind, span: e.span };
                 self.handed_on.meant.push((name.into(), meant));
-                Some(number(e, reader.scope))
+                Some(read(e, reader.scope))
             }
             // A default may name the arguments before it.
-            (None, Some(default)) => Some(number(default, &self.scope(reader.scope, width))),
+            (None, Some(default)) => Some(read(default, &self.scope(reader.scope, width))),
             (None, None) => None,
         };
         let Some(value) = value else {

@@ -1,12 +1,13 @@
 //! `linear`: one linear map of each token's columns, with a matrix of its own or one that the body around it has.
 
 use super::arguments::Silent;
+use super::network::Network;
+use super::reading::Matrix;
 use super::{
     About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
     Reads, Start, TypeResult, Weights, part_of,
 };
 use crate::codes;
-use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::matmul::Layout;
 use odec_graph::ops::{Add, MatMul};
@@ -22,15 +23,15 @@ const COLUMNS: Argument = Argument::unnamed(
     "columns",
     Form::UnnamedWhole,
     Silent::Follows("the width of the state"),
-    "columns of the result; or a matrix that the body around it learns, `learn w[columns, width] = normal`, which several maps may share",
+    "columns of the result; or a matrix that the body around it learns, `learn w[columns, width] = normal`, or computes of such: `linear(softplus(w))`; several maps may share it",
 );
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     map: Map,
     zero: bool,
-    /// Whether the matrix is the body's, and multiplied by its transpose.
-    shared: Option<bool>,
+    /// The matrix, if it is the body's, and whether it multiplies by its transpose.
+    shared: Option<(Network, bool)>,
 }
 
 impl Layer for Linear {
@@ -66,8 +67,8 @@ impl Layer for Linear {
         let [bias, zero, transposed] = [&BIAS, &ZERO, &TRANSPOSED].map(|a| r.flag(a));
         let said = r.unnamed(&COLUMNS);
         let paths = r.paths();
-        if let Some((matrix, learned)) = said.and_then(|e| r.matrix(e)) {
-            return shared(r, (matrix, learned), (bias, zero, transposed), paths);
+        if let Some(matrix) = said.and_then(|e| r.matrix(e)) {
+            return shared(r, matrix?, (bias, zero, transposed), paths);
         }
         if transposed {
             let message = "`transposed` is said of a matrix that has a name";
@@ -88,8 +89,14 @@ impl Layer for Linear {
         if self.zero {
             params.iter_mut().for_each(|p| p.start = Start::Zeros);
         }
-        // That of a body is listed where it is learned.
-        params.split_off(usize::from(self.shared.is_some()))
+        match &self.shared {
+            Some((of, _)) => {
+                params.remove(0);
+                params.extend(of.params());
+            }
+            None => {}
+        }
+        params
     }
 
     fn reads(&self) -> Reads {
@@ -97,16 +104,25 @@ impl Layer for Linear {
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
-        let map = self.map.build(b, w)?;
-        at.place(b, part_of(&self.map.weight), |b| match self.shared {
-            Some(true) => {
+        let map = match &self.shared {
+            Some((of, _)) => {
+                let weight = of.value(b, at, w)?;
+                let bias = self.map.bias.as_ref();
+                let bias = bias.map(|path| w.param(b, path)).transpose()?;
+                nn::Affine { weight, bias }
+            }
+            None => self.map.build(b, w)?,
+        };
+        let transposed = self.shared.as_ref().is_some_and(|(_, transposed)| *transposed);
+        at.place(b, part_of(&self.map.weight), |b| match transposed {
+            true => {
                 let y = b.push1(MatMul::new(Layout::Nn), &[at.x, map.weight])?;
                 match map.bias {
                     Some(bias) => b.push1(Add, &[y, bias]),
                     None => Ok(y),
                 }
             }
-            Some(false) | None => nn::affine(b, at.x, map),
+            false => nn::affine(b, at.x, map),
         })
     }
 
@@ -118,7 +134,7 @@ impl Layer for Linear {
 /// A map by the matrix of a body.
 fn shared(
     r: &mut Reading,
-    (matrix, learned): (LayerParam, Span),
+    matrix: Matrix,
     (bias, zero, transposed): (bool, bool, bool),
     paths: super::naming::Paths,
 ) -> Option<(Linear, u64)> {
@@ -126,11 +142,9 @@ fn shared(
     if zero {
         let message = "`zero` is said where the matrix is learned";
         let d = Diagnostic::error(codes::UNKNOWN_OPTION, r.span(), message);
-        return r.fail(d.also(learned, "here").help("write `learn w[…, …] = 0`"));
+        return r.fail(d.also(matrix.span, "here").help("write `learn w[…, …] = 0`"));
     }
-    let [rows, columns] = matrix.shape[..] else {
-        return None;
-    };
+    let (rows, columns) = (matrix.rows, matrix.columns);
     let [of, to] = match transposed {
         true => [rows, columns],
         false => [columns, rows],
@@ -139,7 +153,7 @@ fn shared(
         let message = format!("{width} columns meet a matrix for {of}");
         let d = Diagnostic::error(codes::WIDTH_MISMATCH, r.span(), message);
         let d = d.label(format!("what stands before it has {width} columns"));
-        let d = d.also(learned, format!("{rows} rows of {columns} columns"));
+        let d = d.also(matrix.span, format!("{rows} rows of {columns} columns"));
         let other = to == width;
         return r.fail(match (other, transposed) {
             (true, false) => d.help("add `transposed`"),
@@ -147,15 +161,10 @@ fn shared(
             (false, _) => d.help("`linear(w)` takes as many columns as `w` has, and gives as many as it has rows; with `transposed`, the other way round"),
         });
     }
-    let own = paths.map("linear", bias, [to, of]);
-    let map = Map {
-        weight: matrix.path,
-        ..own
-    };
     let linear = Linear {
-        map,
+        map: paths.map("linear", bias, [to, of]),
         zero,
-        shared: Some(transposed),
+        shared: Some((matrix.of, transposed)),
     };
     Some((linear, to))
 }

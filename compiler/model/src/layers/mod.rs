@@ -434,7 +434,6 @@ layers! {
     moe::Moe,
     linear::Linear,
     per_head::PerHead,
-    hopfield::Hopfield,
     concat::Concat,
     columns::Columns,
     broadcast::Repeat,

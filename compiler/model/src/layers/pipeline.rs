@@ -10,7 +10,7 @@ use super::network::Network;
 use super::reading::{self, role};
 use super::states::{self, Elsewhere, States};
 use super::written::{self, Known};
-use super::{Argument, LayerParam, VOCABULARY, find};
+use super::{Argument, VOCABULARY, find, function};
 use crate::codes;
 use crate::scheme::args::Args;
 use crate::scheme::layer::{Kind, SIZES};
@@ -43,8 +43,8 @@ pub(super) struct Named {
     /// Whether it is the same for all tokens.
     pub fixed: bool,
     pub from: Option<Elsewhere>,
-    /// The matrix that it is, if it is none of a token's values.
-    pub matrix: Option<LayerParam>,
+    /// The rows of the matrix that it is, if it is none of a token's values.
+    pub rows: Option<u64>,
 }
 
 impl Named {
@@ -56,7 +56,7 @@ impl Named {
             columns,
             fixed: false,
             from: None,
-            matrix: None,
+            rows: None,
         }
     }
 
@@ -68,10 +68,7 @@ impl Named {
             columns: read.columns,
             fixed: read.fixed,
             from: read.from.clone(),
-            matrix: match &read.network {
-                Network::Learned(p) if p.shape.len() > 1 => Some(p.clone()),
-                _ => None,
-            },
+            rows: read.rows,
         }
     }
 }
@@ -95,6 +92,8 @@ pub(super) struct Read {
     pub network: Network,
     pub columns: u64,
     pub fixed: bool,
+    /// Of a matrix, which is no token's value, but the same for all.
+    pub rows: Option<u64>,
     /// The evolve whose tokens have it, where it is not the one at hand.
     pub from: Option<Elsewhere>,
 }
@@ -105,6 +104,7 @@ impl Read {
             network,
             columns,
             fixed: false,
+            rows: None,
             from: None,
         }
     }
@@ -429,24 +429,43 @@ impl LayerReader<'_> {
     /// A part of a field, of the tokens at hand.
     pub(super) fn own_value(&mut self, e: &Expr, input: Input) -> Option<Read> {
         let read = self.value(e, input)?;
+        self.of_own_tokens(read, e.span)
+    }
+
+    /// The same, or a matrix.
+    pub(super) fn own_value_or_matrix(&mut self, e: &Expr, input: Input) -> Option<Read> {
+        let read = self.value_or_matrix(e, input)?;
+        self.of_own_tokens(read, e.span)
+    }
+
+    fn of_own_tokens(&mut self, read: Read, span: Span) -> Option<Read> {
         match &read.from {
             None => Some(read),
-            Some(from) => self.fail(states::misplaced(&from.label, e.span)),
+            Some(from) => self.fail(states::misplaced(&from.label, span)),
+        }
+    }
+
+    /// A part of a field, and no matrix.
+    pub(super) fn value(&mut self, e: &Expr, input: Input) -> Option<Read> {
+        let read = self.value_or_matrix(e, input)?;
+        match read.rows {
+            None => Some(read),
+            Some(_) => self.fail(a_matrix(e, input)),
         }
     }
 
     /// A part of a field: layers one after the other, arithmetic, a named value, or one layer.
-    pub(super) fn value(&mut self, e: &Expr, input: Input) -> Option<Read> {
+    pub(super) fn value_or_matrix(&mut self, e: &Expr, input: Input) -> Option<Read> {
         match &e.kind {
             ExprKind::Pipe(..) => self.pipe(e, input),
-            ExprKind::Tuple(items) if items.len() == 1 => self.value(&items[0], input),
+            ExprKind::Tuple(items) if items.len() == 1 => self.value_or_matrix(&items[0], input),
             ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, input),
             ExprKind::Name(name) => match input.find(name) {
-                Some(named) if named.matrix.is_some() => self.fail(a_matrix(named, e.span)),
                 Some(named) => Some(Read {
                     network: Network::Argument(named.number),
                     columns: named.columns,
                     fixed: named.fixed,
+                    rows: named.rows,
                     from: named.from.clone(),
                 }),
                 None if self.of_field.states.has(name) && !self.is_layer(name) => {
@@ -499,8 +518,8 @@ impl LayerReader<'_> {
             });
         }
         match (self.given.lacks(&name), otherwise, input.before) {
-            (false, _, _) => self.value(then, input),
-            (true, Some(otherwise), _) => self.value(otherwise, input),
+            (false, _, _) => self.value_or_matrix(then, input),
+            (true, Some(otherwise), _) => self.value_or_matrix(otherwise, input),
             (true, None, Some(width)) => Some(Read::of_tokens((Network::input(), width))),
             (true, None, None) => {
                 let message =
@@ -520,8 +539,8 @@ impl LayerReader<'_> {
         for p in rest {
             let Some(name) = name_of(p) else { continue };
             if let Some(named) = input.find(&name.name) {
-                return self.fail(match named.matrix {
-                    Some(_) => a_matrix(named, p.span),
+                return self.fail(match named.rows {
+                    Some(_) => a_matrix(p, input),
                     None => a_value(named, p.span),
                 });
             }
@@ -548,15 +567,34 @@ impl LayerReader<'_> {
         VOCABULARY.takes(name) || self.layers.get(name).is_some()
     }
 
+    /// Whether this is a matrix that the body learns, or one that is computed of such.
+    pub(super) fn is_matrix(&self, e: &Expr, input: Input) -> bool {
+        match &e.kind {
+            ExprKind::Name(name) => input.find(name).is_some_and(|n| n.rows.is_some()),
+            ExprKind::Tuple(items) => matches!(&items[..], [one] if self.is_matrix(one, input)),
+            ExprKind::Neg(a) => self.is_matrix(a, input),
+            ExprKind::Binary(_, a, b) => self.is_matrix(a, input) || self.is_matrix(b, input),
+            ExprKind::Call(call) => {
+                let of = call.args.iter().skip(usize::from(is_when(call)));
+                let mut of = of.filter(|a| a.label.is_none());
+                let keeps_rows = is_when(call) || function::keeps_shape(call);
+                keeps_rows && of.any(|a| self.is_matrix(&a.value, input))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether an argument is a value that its layer is applied to. `own`: the layer's own words.
     fn is_value(&self, e: &Expr, own: &dyn Fn(&str) -> bool, input: Input) -> bool {
+        if self.is_matrix(e, input) {
+            return false;
+        }
         let off = &self.given.handed_on.off;
         let word = |name: &Ident| own(&name.name) || off.contains(&name.name);
         match &e.kind {
             ExprKind::Name(n) => {
                 let state = self.of_field.states.has(n);
-                let value = input.find(n).is_some_and(|n| n.matrix.is_none());
-                let known = value || self.is_layer(n) || state;
+                let known = input.find(n).is_some() || self.is_layer(n) || state;
                 let known = known || self.given.is_part(n);
                 known && !name_of(e).is_some_and(|n| word(&n))
             }
@@ -645,15 +683,21 @@ fn a_value(named: &Named, span: Span) -> Diagnostic {
 }
 
 /// A matrix where a value is expected.
-fn a_matrix(named: &Named, span: Span) -> Diagnostic {
-    let name = &named.name.name;
-    let message = format!("`{name}` is a matrix, not a value of each token");
-    Diagnostic::error(codes::NOT_A_FIELD, span, message)
-        .label("a value is expected here")
-        .also(named.name.span, "learned here")
-        .help(format!(
-            "multiply by it: `x |> linear({name})`, or `x |> linear({name}, transposed)`"
-        ))
+fn a_matrix(e: &Expr, input: Input) -> Diagnostic {
+    let named = name_of(e).and_then(|name| input.find(&name.name));
+    let (what, name) = match named {
+        Some(named) => (format!("`{}`", named.name.name), named.name.name.as_str()),
+        None => ("this".to_string(), "…"),
+    };
+    let message = format!("{what} is a matrix, not a value of each token");
+    let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, message);
+    let d = d.label("a value is expected here").help(format!(
+        "multiply by it: `x |> linear({name})`, or `x |> linear({name}, transposed)`"
+    ));
+    match named {
+        Some(named) => d.also(named.name.span, "set here"),
+        None => d,
+    }
 }
 
 /// The parts of `a |> b |> c`, in order.

@@ -8,13 +8,12 @@ use super::network::Network;
 use super::pipeline::{Input, LayerReader, Named, Read};
 use super::states::{self, Elsewhere, States};
 use super::{
-    Argument, Definition, Form, Grid, LATER_ARGUMENTS, LayerParam, VOCABULARY, find, is_word,
-    written,
+    Argument, Definition, Form, Grid, LATER_ARGUMENTS, VOCABULARY, find, is_word, written,
 };
 use crate::arguments::Given;
 use crate::codes;
 use crate::scheme::args::{Args, bounded, report};
-use crate::scheme::scalar::{exact, name_of, not_supported, whole};
+use crate::scheme::scalar::{name_of, not_supported, number, whole};
 use crate::scheme::{Coeff, Layers};
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident};
@@ -62,12 +61,12 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
         };
     };
     if takes_values(definition) {
-        return built_in(reader, definition, args, input).map(Read::of_tokens);
+        return built_in(reader, definition, args, input);
     }
     // `rmsnorm(x)` is `x |> rmsnorm`.
     let own = |word: &str| is_word(definition.arguments, word);
     let (applied, input) = reader.applied(&mut args, &own, input)?;
-    let (layer, out) = built_in(reader, definition, args, input)?;
+    let (layer, out) = built_in(reader, definition, args, input)?.for_tokens();
     Some(Read::of_tokens((applied.then(layer), out)))
 }
 
@@ -102,7 +101,7 @@ fn built_in(
     definition: &'static Definition,
     args: Args,
     input: Input,
-) -> Option<(Network, u64)> {
+) -> Option<Read> {
     let before = reader.sink.len();
     let mut reading = Reading {
         reader: &mut *reader,
@@ -111,9 +110,22 @@ fn built_in(
         definition,
         values: Vec::new(),
         settled: false,
+        fixed: false,
+        rows: None,
     };
     let made = (definition.read)(&mut reading);
-    let Reading { given, settled, .. } = reading;
+    let Reading {
+        given,
+        settled,
+        fixed,
+        rows,
+        ..
+    } = reading;
+    let made = made.map(|made| Read {
+        fixed,
+        rows,
+        ..Read::of_tokens(made)
+    });
     if !settled {
         // What is declared is read, and nothing else.
         debug_assert!(made.is_none() || given.is_declared(definition.arguments));
@@ -164,6 +176,18 @@ pub struct Reading<'a, 'e, 'x> {
     values: Vec<(&'e Expr, u64)>,
     /// Whether nothing more is to be said of its arguments.
     settled: bool,
+    /// Whether its result is the same for all tokens.
+    fixed: bool,
+    /// Of its result, if that is a matrix.
+    rows: Option<u64>,
+}
+
+/// A matrix that something names or computes, and the place that says what it is.
+pub struct Matrix {
+    pub of: Network,
+    pub rows: u64,
+    pub columns: u64,
+    pub span: Span,
 }
 
 impl<'e> Reading<'_, 'e, '_> {
@@ -283,10 +307,59 @@ impl<'e> Reading<'_, 'e, '_> {
         self.given.unnamed(a)
     }
 
-    /// The matrix of a body that something names, and where it is learned.
-    pub fn matrix(&self, e: &Expr) -> Option<(LayerParam, Span)> {
-        let named = self.input.find(&name_of(e)?.name)?;
-        Some((named.matrix.clone()?, named.name.span))
+    /// The matrix that something is, if it is one. `Some(None)`: something is wrong with it, and that has been said.
+    pub fn matrix(&mut self, e: &Expr) -> Option<Option<Matrix>> {
+        if !self.reader.is_matrix(e, self.input) {
+            return None;
+        }
+        let named = name_of(e).and_then(|name| self.input.find(&name.name));
+        let span = named.map_or(e.span, |named| named.name.span);
+        let read = self.reader.own_value_or_matrix(e, self.input);
+        self.settled |= read.is_none();
+        Some(read.and_then(|read| {
+            Some(Matrix {
+                of: read.network,
+                rows: read.rows?,
+                columns: read.columns,
+                span,
+            })
+        }))
+    }
+
+    /// Says that the result is the same for all tokens, and of how many rows if it is a matrix.
+    pub(super) fn gives(&mut self, rows: Option<u64>) {
+        (self.fixed, self.rows) = (true, rows);
+    }
+
+    /// What a function is applied to: a value of each token, one that is the same for all, or a matrix.
+    pub(super) fn function_of(&mut self, a: &Argument) -> Option<Read> {
+        let Some(e) = self.given.leading(a) else {
+            return match self.input.before {
+                Some(width) => Some(Read::of_tokens((Network::input(), width))),
+                None => self.wrong_count(&[a], 0),
+            };
+        };
+        self.value_or_matrix(e)
+    }
+
+    /// A value or a matrix among the arguments.
+    pub(super) fn value_or_matrix(&mut self, e: &'e Expr) -> Option<Read> {
+        let read = self.reader.own_value_or_matrix(e, self.input);
+        let columns = read.iter().map(|read| (e, read.columns));
+        self.values.extend(columns);
+        // What comes after one that is wrong was not looked at.
+        self.settled |= read.is_none();
+        read
+    }
+
+    /// The rows of what is computed of such values element by element, if it is a matrix.
+    pub(super) fn rows_of<'r>(
+        &mut self,
+        of: impl Iterator<Item = (&'r Expr, &'r Read)>,
+    ) -> Option<Option<u64>> {
+        let rows = self.reader.rows(of);
+        self.settled |= rows.is_none();
+        rows
     }
 
     /// A whole number that must be given.
@@ -307,7 +380,7 @@ impl<'e> Reading<'_, 'e, '_> {
 
     /// The number that something is, if it is one.
     pub fn constant(&self, e: &Expr) -> Option<Exact> {
-        exact(e, self.reader.scope).ok()
+        number(e, self.reader.scope).ok()
     }
 
     /// A number within its bounds, or the default.
@@ -326,7 +399,7 @@ impl<'e> Reading<'_, 'e, '_> {
 
     /// What is given for a number, within its bounds.
     pub fn within(&mut self, a: &Argument, e: &Expr) -> Option<Exact> {
-        let value = exact(e, self.reader.scope);
+        let value = number(e, self.reader.scope);
         let value = match a.bounds() {
             Some(bounds) => value.and_then(|x| bounded(x, bounds, e.span)),
             None => value,
@@ -436,13 +509,17 @@ impl<'e> Reading<'_, 'e, '_> {
             given.extend(declared.map(|_| (Network::input(), width, None)));
         }
         let found = given.len();
-        given.try_into().ok().or_else(|| {
-            let name = self.definition.name;
-            let names: Vec<&str> = declared.iter().map(|a| a.name).collect();
-            let message = format!("`{name}` is applied to {N} values, not to {found}");
-            let d = Diagnostic::error(codes::ARGUMENT_COUNT, self.span(), message);
-            self.refuse(d.help(format!("write `{name}({}, …)`", names.join(", "))))
-        })
+        let given = given.try_into().ok();
+        given.or_else(|| self.wrong_count(&declared, found))
+    }
+
+    fn wrong_count<T>(&mut self, declared: &[&Argument], found: usize) -> Option<T> {
+        let name = self.definition.name;
+        let names: Vec<&str> = declared.iter().map(|a| a.name).collect();
+        let wanted = declared.len();
+        let message = format!("`{name}` is applied to {wanted} values, not to {found}");
+        let d = Diagnostic::error(codes::ARGUMENT_COUNT, self.span(), message);
+        self.refuse(d.help(format!("write `{name}({}, …)`", names.join(", "))))
     }
 
     /// The values that the layer is applied to, with their widths: those declared, or none, which stands for the layer's input.

@@ -114,6 +114,7 @@ impl LayerReader<'_> {
             network: Network::State(label.name.clone()),
             columns: self.of_field.sizes.width,
             fixed: false,
+            rows: None,
             from: Some(Elsewhere {
                 label: label.name.clone(),
                 own,

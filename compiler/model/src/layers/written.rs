@@ -15,7 +15,7 @@ use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
 use crate::scheme::args::{Args, report};
 use crate::scheme::layer::{Kind, Layer};
-use crate::scheme::scalar::{exact, name_of, whole};
+use crate::scheme::scalar::{name_of, number, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, BodyStmt, Expr, Ident};
 use odec_grammar::diag::{Diagnostic, Label};
@@ -55,6 +55,7 @@ impl Known {
             network,
             columns: self.columns,
             fixed: self.fixed,
+            rows: None,
             from: self.from.clone(),
         }
     }
@@ -339,7 +340,7 @@ pub(super) fn body(
                     None => reader.naming.place(&name.name),
                 };
                 let around = naming.map(|n| std::mem::replace(&mut reader.naming, n));
-                let read = reader.value(value, input);
+                let read = reader.value_or_matrix(value, input);
                 reader.naming = around.unwrap_or_else(|| std::mem::take(&mut reader.naming));
                 (name, place, read?)
             }
@@ -384,7 +385,7 @@ fn learned(reader: &mut LayerReader, name: &Ident, shape: &[Expr], init: &Expr) 
     }
     let start = match name_of(init).filter(|n| n.name == NORMAL) {
         Some(_) => Start::Normal,
-        None => match report(exact(init, reader.scope).map_err(of_init), reader.sink)?.to_f64() {
+        None => match report(number(init, reader.scope).map_err(of_init), reader.sink)?.to_f64() {
             0.0 => Start::Zeros,
             1.0 => Start::Ones,
             x => Start::Constant(x),
@@ -396,10 +397,12 @@ fn learned(reader: &mut LayerReader, name: &Ident, shape: &[Expr], init: &Expr) 
         2 => (format!("{path}.weight"), sizes),
         _ => (path, Some(columns).filter(|n| *n > 1).into_iter().collect()),
     };
+    let rows = shape.first().copied().filter(|_| shape.len() > 1);
     Some(Read {
         network: Network::Learned(LayerParam { path, shape, start }),
         columns,
         fixed: true,
+        rows,
         from: None,
     })
 }
