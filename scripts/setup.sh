@@ -95,8 +95,8 @@ check_llvm() {
     [ -n "${LIBCLANG_PATH:-}" ] || compgen -G "$PREFIX/lib*/libclang*.so*" >/dev/null ||
         { have ldconfig && [[ $(ldconfig -p) == *libclang* ]]; } ||
         missing+=("libclang, which reads MLIR's headers: in $PREFIX/lib, or named by LIBCLANG_PATH")
-    have ld.lld-$LLVM_MAJOR || have ld.lld || [ -x "$PREFIX/bin/ld.lld" ] || have cc ||
-        missing+=("a linker for compiled models: ld.lld of LLVM $LLVM_MAJOR (or cc)")
+    have ld || have ld.lld-$LLVM_MAJOR || have ld.lld || [ -x "$PREFIX/bin/ld.lld" ] || have cc ||
+        missing+=("a linker for compiled models: ld, ld.lld of LLVM $LLVM_MAJOR or cc")
     have cc || missing+=("a C compiler, which Rust links with: cc")
     have c++ || missing+=("a C++ compiler and its library: c++")
     [ ${#missing[@]} -eq 0 ] || fail "these are missing under the LLVM prefix $PREFIX:" "${missing[@]/#/- }" \

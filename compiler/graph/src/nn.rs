@@ -3,7 +3,7 @@
 //! Takes values of a [`Builder`]; gives the values of the layer. Nodes stand at the builder's site, the parts of a
 //! layer one level below it (`att` → `att.q`). Leaves which layer stands where to `odec-compiler`'s model stage.
 
-use crate::exact::{Exact, ExactError};
+use crate::exact::Exact;
 use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{

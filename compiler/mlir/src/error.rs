@@ -38,7 +38,7 @@ pub enum CodegenError {
     /// A linker ran and failed.
     #[error("linking failed: `{command}`: {output}")]
     Link { command: String, output: String },
-    #[error("no linker found: install ld.lld (package lld-22) or a C compiler; tried {}", tried.join(", "))]
+    #[error("no linker found: install ld (package binutils), ld.lld (package lld-22) or a C compiler; tried {}", tried.join(", "))]
     NoLinker { tried: Vec<String> },
     #[error("{}: {source}", path.display())]
     Io {
