@@ -115,6 +115,7 @@ fn maps_take_matrices_that_are_computed() {
             elements(|w, _, row| row + 1.0 + w),
         ),
         ("linear(x, share*w)", elements(|w, _, _| SHARE * w)),
+        ("linear(x, log(1/2)*w)", elements(|w, _, _| -log * w)),
         ("linear(x, maximum(w, v))", elements(|w, v, _| w.max(v))),
         ("linear(x, minimum(w, 0))", elements(|w, _, _| w.min(0.0))),
         (

@@ -91,7 +91,7 @@ impl LayerReader<'_> {
         };
         let wrong = |(_, read): &&(&Expr, &Read)| match read.rows {
             Some(other) => other != rows || read.columns != shape.columns,
-            None => !read.fixed || !fit_row(shape.columns, read.columns),
+            None => !read.fixed || ![1, shape.columns].contains(&read.columns),
         };
         let Some((other, read)) = all.iter().find(wrong) else {
             return Some(Some(rows));
@@ -280,11 +280,6 @@ fn power(of: Read, halves: i32) -> Read {
         network: Network::Power(Box::new(of.network), halves),
         ..of
     }
-}
-
-/// Whether a row of so many columns meets each row of a matrix.
-fn fit_row(matrix: u64, row: u64) -> bool {
-    row == matrix || row == 1
 }
 
 /// Whether values of these widths meet element by element.

@@ -82,7 +82,9 @@ pub struct Applied {
     number: Exact,
     word: usize,
     heads: u64,
-    gives: Gives,
+    whose: Whose,
+    /// Columns of the result.
+    columns: u64,
 }
 
 /// What stands for a value.
@@ -92,14 +94,33 @@ enum Operand {
     Number(Exact),
 }
 
-/// Whose value the result is.
+/// Whose value something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gives {
+enum Whose {
     /// Each token has its own.
     Tokens,
-    /// One row of so many columns, the same for all.
-    Row(u64),
-    Matrix,
+    /// One row of columns, the same for all.
+    Row,
+    /// A matrix of so many rows, the same for all.
+    Matrix(u64),
+}
+
+impl Whose {
+    fn of(x: &Read) -> Whose {
+        match (x.rows, x.fixed) {
+            (Some(rows), _) => Whose::Matrix(rows),
+            (None, true) => Whose::Row,
+            (None, false) => Whose::Tokens,
+        }
+    }
+
+    /// What this is made of.
+    fn operand(self, x: Read) -> Operand {
+        match self {
+            Whose::Tokens => Operand::Value(x.for_tokens().0),
+            Whose::Row | Whose::Matrix(_) => Operand::Value(x.network),
+        }
+    }
 }
 
 impl PartialEq for Function {
@@ -115,13 +136,13 @@ impl fmt::Debug for Applied {
             number,
             word,
             heads,
-            gives,
+            whose,
             ..
         } = self;
         let name = self.function.name;
         write!(
             f,
-            "{name}({operands:?}, {number}, {word}, {heads}, {gives:?})"
+            "{name}({operands:?}, {number}, {word}, {heads}, {whose:?})"
         )
     }
 }
@@ -185,12 +206,12 @@ impl Applied {
     pub fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let name = r.name();
         let function = all().find(|f| f.name == name)?;
-        let (operands, width, gives) = match function.over {
+        let (operands, width, of) = match function.over {
             Over::Pairs => pair(r)?,
             _ => {
                 let x = r.function_of(&X)?;
-                let (width, gives) = (x.columns, given(&x));
-                (vec![operand(x, gives)], width, gives)
+                let (width, of) = (x.columns, Whose::of(&x));
+                (vec![of.operand(x)], width, of)
             }
         };
         let number = match function.number() {
@@ -206,36 +227,31 @@ impl Applied {
             Over::Elements | Over::Pairs => Some(1),
         };
         let (number, word, heads) = (number?, word?, heads?);
-        let (gives, out) = match (gives, function.over) {
-            (Given::Matrix(_), Over::Heads) if heads > 1 => {
+        let (whose, columns) = match (of, function.over) {
+            (Whose::Matrix(_), Over::Heads) if heads > 1 => {
                 let message = format!("of a matrix `{name}` gives one column for each row");
                 let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, r.span(), message);
                 return r.fail(d.help("leave `heads` out"));
             }
-            (Given::Matrix(rows), Over::Heads) => (Given::Row, rows),
-            (gives, Over::Heads) => (gives, heads),
-            (gives, _) => (gives, width),
+            (Whose::Matrix(rows), Over::Heads) => (Whose::Row, rows),
+            (of, Over::Heads) => (of, heads),
+            (of, _) => (of, width),
         };
-        let gives = match gives {
-            Given::Tokens => Gives::Tokens,
-            Given::Row => {
-                r.gives(None);
-                Gives::Row(out)
-            }
-            Given::Matrix(rows) => {
-                r.gives(Some(rows));
-                Gives::Matrix
-            }
-        };
+        match whose {
+            Whose::Tokens => {}
+            Whose::Row => r.gives(None),
+            Whose::Matrix(rows) => r.gives(Some(rows)),
+        }
         let applied = Applied {
             function,
             operands,
             number,
             word,
             heads,
-            gives,
+            whose,
+            columns,
         };
-        Some((applied, out))
+        Some((applied, columns))
     }
 
     fn networks(&self) -> impl Iterator<Item = &Network> {
@@ -277,38 +293,14 @@ impl Applied {
             let y = y.unwrap_or(x);
             (self.function.build)(b, &Operands { x, y, number, word })
         })?;
-        match self.gives {
-            Gives::Row(columns) => row(b, made, columns),
-            Gives::Tokens | Gives::Matrix => Ok(made),
+        match self.whose {
+            Whose::Row => row(b, made, self.columns),
+            Whose::Tokens | Whose::Matrix(_) => Ok(made),
         }
     }
 
     pub fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
-    }
-}
-
-/// Whose value an operand is: each token's, one row for all, or a matrix of so many rows.
-#[derive(Clone, Copy, Debug)]
-enum Given {
-    Tokens,
-    Row,
-    Matrix(u64),
-}
-
-fn given(x: &Read) -> Given {
-    match (x.rows, x.fixed) {
-        (Some(rows), _) => Given::Matrix(rows),
-        (None, true) => Given::Row,
-        (None, false) => Given::Tokens,
-    }
-}
-
-/// As the result shall be.
-fn operand(x: Read, gives: Given) -> Operand {
-    match gives {
-        Given::Tokens => Operand::Value(x.for_tokens().0),
-        Given::Row | Given::Matrix(_) => Operand::Value(x.network),
     }
 }
 
@@ -339,8 +331,8 @@ impl Found<'_> {
     }
 }
 
-/// The two values of a function of two, the width of the wider, and what they are.
-fn pair(r: &mut Reading) -> Option<(Vec<Operand>, u64, Given)> {
+/// The two values of a function of two, the width of the wider, and whose they are together.
+fn pair(r: &mut Reading) -> Option<(Vec<Operand>, u64, Whose)> {
     let said = [r.unnamed(&A), r.unnamed(&B)];
     let mut found = Vec::new();
     for e in said.into_iter().flatten() {
@@ -376,17 +368,17 @@ fn pair(r: &mut Reading) -> Option<(Vec<Operand>, u64, Given)> {
         Found::Value(_, read) => read.fixed,
         Found::Input(_) => false,
     };
-    let gives = match r.rows_of(reads)? {
-        Some(rows) => Given::Matrix(rows),
-        None if found.iter().all(fixed) => Given::Row,
-        None => Given::Tokens,
+    let whose = match r.rows_of(reads)? {
+        Some(rows) => Whose::Matrix(rows),
+        None if found.iter().all(fixed) => Whose::Row,
+        None => Whose::Tokens,
     };
     let operands = found.into_iter().map(|o| match o {
         Found::Number(number) => Operand::Number(number),
-        Found::Value(_, read) => operand(read, gives),
+        Found::Value(_, read) => whose.operand(read),
         Found::Input(_) => Operand::Value(Network::input()),
     });
-    Some((operands.collect(), a.max(b), gives))
+    Some((operands.collect(), a.max(b), whose))
 }
 
 /// How many heads divide the columns: one where nothing is said.

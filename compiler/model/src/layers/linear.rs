@@ -89,12 +89,9 @@ impl Layer for Linear {
         if self.zero {
             params.iter_mut().for_each(|p| p.start = Start::Zeros);
         }
-        match &self.shared {
-            Some((of, _)) => {
-                params.remove(0);
-                params.extend(of.params());
-            }
-            None => {}
+        if let Some((of, _)) = &self.shared {
+            params.remove(0);
+            params.extend(of.params());
         }
         params
     }
