@@ -4,6 +4,7 @@
 
 use super::expression::is_method;
 use super::flow::{Field, Leaf};
+use super::layer::SIZES;
 use super::names::Definition;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
 use super::scalar::{
@@ -322,8 +323,9 @@ fn is_one(e: &Expr) -> bool {
     }
 }
 
-/// Whether a number is among the terms of a sum.
+/// Whether a number is among the terms of a sum; it may name sizes, `1/width`.
 fn adds_number(e: &Expr) -> bool {
+    let is_number = |e: &Expr| is_number_of(e, &SIZES);
     match &e.kind {
         _ if is_number(e) => true,
         ExprKind::Binary(BinOp::Add | BinOp::Sub, a, b) => adds_number(a) || adds_number(b),
@@ -334,9 +336,17 @@ fn adds_number(e: &Expr) -> bool {
     }
 }
 
+/// Whether this is a number wherever it stands.
 fn is_number(e: &Expr) -> bool {
+    is_number_of(e, &[])
+}
+
+/// Whether this is a number where these names are.
+fn is_number_of(e: &Expr, names: &[&str]) -> bool {
+    let is_number = |e: &Expr| is_number_of(e, names);
     match &e.kind {
         ExprKind::Number(_) | ExprKind::Quantity(..) => true,
+        ExprKind::Name(name) => names.contains(&name.as_str()),
         // `root(x^3 - 2, 1.26)` has a name of its own.
         ExprKind::Call(call) if is_sqrt(call) || named_function(call).is_some() => {
             !call.args.is_empty() && call.args.iter().all(|a| is_number(&a.value))

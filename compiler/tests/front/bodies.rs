@@ -121,7 +121,7 @@ fn a_body_computes_what_it_says() {
 /// The parameters of a body are called after its values; those of a field that is named, after the field.
 #[test]
 fn parameters_are_called_after_values() {
-    let cases: [(&str, &[&str]); 10] = [
+    let cases: [(&str, &[&str]); 11] = [
         (
             "field f { gate = linear(3); two = linear(4) |> linear(5); n = rmsnorm; a = rmsnorm |> linear(3) \
              return concat(gate, two*1) |> linear |> linear + n + a |> linear }",
@@ -202,6 +202,11 @@ fn parameters_are_called_after_values() {
                 "a.norm.gain [8]",
                 "a.linear.weight [8, 8]",
             ],
+        ),
+        // A sum with a number is one field, whatever the number is made of.
+        (
+            "field f = linear/sqrt(width) + 1/width - log(context)",
+            &["f.linear.weight [8, 8]"],
         ),
         // Layers with a role are numbered together, and each of their parameters has the number.
         (
