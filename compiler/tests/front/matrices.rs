@@ -1,5 +1,6 @@
 //! Matrices that bodies learn and compute, against what they mean, written out here in f64; what is said of wrong ones.
 
+use crate::common::compile_text;
 use odec_compiler::model::CompileError;
 use odec_compiler::model::alone::{Around, alone_in};
 use odec_compiler::model::layers::Sizes;
@@ -188,6 +189,19 @@ fn columns_of_matrices_are_rows() {
         &given(expression),
         &x.iter().map(scaled).collect(),
     );
+}
+
+/// It hangs on no size, so it is said of a file without a model.
+#[test]
+fn a_matrix_and_a_value_are_not_added() {
+    for added in ["x + w", "w*x", "maximum(x, w)"] {
+        let text = format!("layer a(x: value) {{ learn w[8, width] = normal; return {added} }}\n");
+        let said = compile_text(&text).rendered();
+        assert!(
+            said.contains("are not combined element by element"),
+            "{added}: {said}"
+        );
+    }
 }
 
 fn close(what: &str, found: &Rows, wanted: &Rows) {

@@ -96,20 +96,21 @@ impl LayerReader<'_> {
         let Some((other, read)) = all.iter().find(wrong) else {
             return Some(Some(rows));
         };
-        let said = |read: &Read| match (read.rows, read.fixed) {
-            (Some(rows), _) => format!("{rows} rows of {} columns", read.columns),
-            (None, true) => format!("one row of {} columns", read.columns),
-            (None, false) => "a value of each token".to_string(),
+        if read.rows.is_none() && !read.fixed {
+            let message = "a value of each token and a matrix are not combined element by element";
+            let d = Diagnostic::error(codes::NOT_A_FIELD, other.span, message);
+            let d = d
+                .label("a value of each token")
+                .also(matrix.span, "a matrix");
+            return self.fail(d.help("multiply it by the matrix: `x |> linear(w)`"));
+        }
+        let said = |read: &Read| match read.rows {
+            Some(rows) => format!("{rows} rows of {} columns", read.columns),
+            None => format!("one row of {} columns", read.columns),
         };
         let message = "a matrix meets matrices of its size, rows of its columns and numbers";
         let d = Diagnostic::error(codes::WIDTH_MISMATCH, other.span, message);
-        let d = d.label(said(read)).also(matrix.span, said(shape));
-        self.fail(match read.rows.is_none() && !read.fixed {
-            true => {
-                d.help("a token's value is multiplied by a matrix with `linear`: `x |> linear(w)`")
-            }
-            false => d,
-        })
+        self.fail(d.label(said(read)).also(matrix.span, said(shape)))
     }
 
     /// Whether this is arithmetic of numbers, with names that are in scope.

@@ -147,16 +147,16 @@ impl fmt::Debug for Applied {
     }
 }
 
-/// Whether a function is called of whose result each element is made of one element of what it is applied to, or of one and others.
+/// Whether this calls a function whose result has the shape of what it is applied to.
 pub(super) fn keeps_shape(call: &Call) -> bool {
     let Some(name) = name_of(&call.callee) else {
         return false;
     };
-    let plain = call.args.iter().filter_map(|a| a.label.as_ref());
-    let is_mlp = |f: &Function| {
-        let mut labels = plain.clone();
-        labels.any(|l| f.with.is_some_and(|with| with.argument == l.name))
+    let has = |label: &str| {
+        let mut labels = call.args.iter().filter_map(|a| a.label.as_ref());
+        labels.any(|l| l.name == label)
     };
+    let is_mlp = |f: &Function| f.with.is_some_and(|with| has(with.argument));
     let mut named = all().filter(|f| f.name == name.name && !is_mlp(f));
     named.any(|f| f.over != Over::Heads)
 }
