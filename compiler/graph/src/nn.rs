@@ -245,6 +245,27 @@ pub fn per_head(
     b.push1(Reshape::of(to), &[made])
 }
 
+/// Each head's columns of `x` times a matrix of its own: `x[.., heads·K], W[heads, N, K] → [.., heads·N]`, by the transposes the other way.
+pub fn linear_heads(
+    b: &mut Builder,
+    x: Value,
+    matrices: Value,
+    (heads, transposed): (u64, bool),
+) -> TypeResult {
+    let table = manifest::Table::Index { columns: heads };
+    let numbers = b.push1(Table { table }, &[])?;
+    let numbers = b.push1(Reshape::fixed(&[heads]), &[numbers])?;
+    let to = b.ty(x).with_cols(heads);
+    let numbers = b.push1(Broadcast { to }, &[numbers])?;
+    let product = GroupedMatMul {
+        transposed,
+        partial: false,
+        most: None,
+        rounded: false,
+    };
+    b.push1(product, &[x, numbers, matrices])
+}
+
 /// Each head's columns of `x` times its own number in `by`, `[.., heads]`.
 pub fn scale_heads(b: &mut Builder, x: Value, by: Value) -> TypeResult {
     let heads = b.ty(by).cols();

@@ -224,6 +224,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
             Some(Table::Time { t, .. }) => format!("time {t}"),
             Some(Table::Frequencies(_)) => "frequencies".into(),
             Some(Table::Phases(_)) => "phases".into(),
+            Some(Table::Index { .. }) => "index".into(),
             None => format!("consts@{}", o.offset),
         },
         Slot::Prepared => format!("prepared@{}", o.offset),

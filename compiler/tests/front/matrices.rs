@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 const TOKENS: usize = 3;
 const WIDTH: usize = 4;
 const ROWS: usize = 3;
-/// w[ROWS, WIDTH], v[ROWS, WIDTH] and row[WIDTH] are learned, and x is a token's value.
-const LEARNED: &str = "learn w[3, width] = normal\n  learn v[3, width] = normal\n  learn row[width] = 1\n  learn share = 1/2";
+const HEADS: usize = 2;
+/// w[ROWS, WIDTH], v[ROWS, WIDTH], row[WIDTH], and each[HEADS, ROWS, WIDTH/HEADS] with a row for it are learned, and x is a token's value.
+const LEARNED: &str = "learn w[3, width] = normal\n  learn v[3, width] = normal\n  learn row[width] = 1\n  learn share = 1/2
+  learn each[2, 3, width/2] = normal\n  learn short[width/2] = 1";
 const SHARE: f64 = 0.75;
 
 type Rows = Vec<Vec<f64>>;
@@ -69,6 +71,11 @@ fn given(expression: &str) -> Rows {
         ("v.weight".to_string(), tensor(&[ROWS, WIDTH], v)),
         ("row".to_string(), tensor(&[WIDTH], row)),
         ("share".to_string(), tensor(&[], vec![vec![SHARE]])),
+        (
+            "each.weight".to_string(),
+            tensor(&[HEADS, ROWS, WIDTH / HEADS], of_heads().concat()),
+        ),
+        ("short".to_string(), tensor(&[WIDTH / HEADS], vec![short()])),
     ]);
     let at = Bindings::new(1, TOKENS as u64);
     let y = run(&made.graph, &feeds, at).unwrap_or_else(|e| panic!("{expression}: {e}"));
@@ -84,6 +91,29 @@ fn values() -> [Rows; 4] {
         table(ROWS, WIDTH, 2.3),
         table(1, WIDTH, 0.7),
     ]
+}
+
+/// The matrix of each head.
+fn of_heads() -> Vec<Rows> {
+    let seeds = [0.4, 5.1];
+    assert_eq!(seeds.len(), HEADS);
+    seeds.map(|seed| table(ROWS, WIDTH / HEADS, seed)).to_vec()
+}
+
+/// As long as a row of these.
+fn short() -> Vec<f64> {
+    table(1, WIDTH / HEADS, 1.9).concat()
+}
+
+/// Each head's columns times its matrix.
+fn mapped_heads(x: &[f64], matrices: &[Rows]) -> Vec<f64> {
+    let heads = x.chunks(x.len() / HEADS).zip(matrices);
+    heads.flat_map(|(x, w)| mapped(x, w)).collect()
+}
+
+fn transpose(w: &Rows) -> Rows {
+    let column = |c: usize| w.iter().map(|row| row[c]).collect();
+    (0..w[0].len()).map(column).collect()
 }
 
 /// Of each element of w and v, and of the row at its column.
@@ -136,6 +166,43 @@ fn maps_take_matrices_that_are_computed() {
         (0..WIDTH).map(column).collect()
     };
     close(turned, &given(turned), &x.iter().map(back).collect());
+}
+
+/// A list of matrices has one for the columns of each head.
+#[test]
+fn heads_have_matrices_of_their_own() {
+    let [x, ..] = values();
+    let (each, short) = (of_heads(), short());
+    let computed = |of: &dyn Fn(f64, f64) -> f64| -> Vec<Rows> {
+        let row = |row: &Vec<f64>| row.iter().zip(&short).map(|(w, s)| of(*w, *s)).collect();
+        each.iter().map(|w| w.iter().map(row).collect()).collect()
+    };
+    for (expression, matrices) in [
+        ("linear(x, each)", each.clone()),
+        ("x |> linear(each*short)", computed(&|w, s| w * s)),
+        ("linear(x, exp(each) - 2)", computed(&|w, _| w.exp() - 2.0)),
+        (
+            "linear(x, maximum(each, short))",
+            computed(&|w, s| w.max(s)),
+        ),
+        ("linear(x, each + each^2)", computed(&|w, _| w + w * w)),
+        ("linear(x, share*each)", computed(&|w, _| SHARE * w)),
+    ] {
+        let wanted = x.iter().map(|x| mapped_heads(x, &matrices));
+        close(expression, &given(expression), &wanted.collect());
+    }
+    let there_and_back = "linear(x, each) |> linear(each, transposed)";
+    let turned: Vec<Rows> = each.iter().map(transpose).collect();
+    let wanted = (x.iter()).map(|x| mapped_heads(&mapped_heads(x, &each), &turned));
+    close(there_and_back, &given(there_and_back), &wanted.collect());
+    // One column for each row of all matrices.
+    let expression = "linear(x, each) + sum(square(each))";
+    let squares: Vec<f64> = each.iter().flatten().map(|row| dot(row, row)).collect();
+    let wanted = x.iter().map(|x| {
+        let sums = mapped_heads(x, &each).into_iter().zip(&squares);
+        sums.map(|(y, s)| y + s).collect()
+    });
+    close(expression, &given(expression), &wanted.collect());
 }
 
 /// One column for each row of a matrix, and what is made of such rows, is the same for all tokens.

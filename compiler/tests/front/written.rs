@@ -333,7 +333,9 @@ fn mistakes_of_matrices_and_heads() {
         "field f { learn w[8, 4] = normal; return id |> linear(w) }",
         "field f { learn w[8, width] = normal; return w + id }\nfield g { learn w[8, width] = normal; return silu(w) }\n\
          field m { learn w[8, width] = normal; return id |> w }",
-        "field f { learn w[8, width, 2] = normal; return id |> linear(w) }\nfield g { learn w[0, width] = normal; return id |> linear(w) }",
+        "field e { learn w[2, 8, width, 2] = normal; return id |> linear(w) }\nfield f { learn w[4, 8, width] = normal; return id |> linear(w) }\n\
+         field k { learn w[4, 8, width] = normal; learn v[8, width] = normal; return linear(w + v) }\n\
+         field n { learn w[4, width, width/4] = normal; return linear(w, transposed) }\nfield o { learn w[1000000, 1, width/4] = normal; return linear(w) }\nfield g { learn w[0, width] = normal; return id |> linear(w) }",
         "field f { learn w[8, width] = normal; return id |> linear(w, zero) }\nfield g = linear(8, transposed)\nfield m { learn a[8] = 1; return linear(a) }",
         "field f = per_head(heads: 4)\nfield g = per_head(attention(heads: 1), heads: 4)\nfield m = per_head(rmsnorm, heads: 3)\nfield n = per_head(shift, heads: 2)\n\
          field o { y = linear; return id |> per_head(y, heads: 2) }",

@@ -35,9 +35,9 @@ fn model(precision: &str) -> String {
     let terms: Vec<String> = terms.collect();
     assert!(terms.len() > 40, "{}", terms.len());
     format!(
-        "layer shaped(x: value) {{\n  learn w[6, width] = normal\n  learn v[6, width] = 1/4\n  learn row[width] = 1/2\n  \
+        "layer shaped(x: value) {{\n  learn w[6, width] = normal\n  learn v[6, width] = 1/4\n  learn row[width] = 1/2\n  learn each[4, 3, width/4] = normal\n  \
          low = x |> linear(normalize(w)*row - softplus(v)/log(3))\n  near = sum(square(x)) - 2*linear(x, w) + sum(square(w))\n  \
-         return concat(low |> linear(w/sqrt(sum(sum(square(w)))), transposed), exp(-near/16))\n}}\n\
+         return concat(low |> linear(w/sqrt(sum(sum(square(w)))), transposed), exp(-near/16), linear(x, softplus(each), bias) |> linear(each^2, transposed))\n}}\n\
          field all = rmsnorm |> linear |> 1/8*({})\n\
          model small {{\n  input tokens(vocab: 256, context: {CONTEXT})\n  embed learned(width: 16)\n  \
          evolve euler(all) for 2 steps\n  output rmsnorm |> logits(tied)\n  init normal(std: 0.3)\n}}\n\

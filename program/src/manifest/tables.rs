@@ -50,6 +50,8 @@ pub enum Table {
     Frequencies(Waves),
     /// `[1, columns]`: the angle of each feature at time 0.
     Phases(Waves),
+    /// `[1, columns]`: the number of each column, from 0.
+    Index { columns: u64 },
 }
 
 /// Which pairs of a head's columns rotary positions turn, and how far.
@@ -244,6 +246,7 @@ impl Table {
             Table::Time { waves, .. } | Table::Frequencies(waves) | Table::Phases(waves) => {
                 [1, waves.columns()]
             }
+            Table::Index { columns } => [1, columns],
         }
     }
 
@@ -254,7 +257,7 @@ impl Table {
             | Table::RotarySin { base, .. }
             | Table::Sinusoid { base, .. }
             | Table::Grid { base, .. } => base,
-            Table::Normal { .. } => 1.0,
+            Table::Normal { .. } | Table::Index { .. } => 1.0,
             Table::Time { waves, .. } | Table::Frequencies(waves) | Table::Phases(waves) => {
                 waves.base()
             }
@@ -306,6 +309,7 @@ impl Table {
             Table::Frequencies(waves) => waves.frequency(c),
             Table::Phases(waves) if waves.turned(c) => std::f64::consts::FRAC_PI_2,
             Table::Phases(_) => 0.0,
+            Table::Index { .. } => c as f64,
         };
         (0..positions)
             .flat_map(|p| (0..cols).map(move |c| (p, c)))

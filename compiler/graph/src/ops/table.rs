@@ -134,6 +134,7 @@ impl Op for Table {
             }
             manifest::Table::Frequencies(waves) => ("frequencies", written_waves(waves)),
             manifest::Table::Phases(waves) => ("phases", written_waves(waves)),
+            manifest::Table::Index { .. } => ("index", Vec::new()),
         };
         more.insert(0, ("kind", kind.into()));
         more
@@ -149,6 +150,7 @@ impl Op for Table {
             "time",
             "frequencies",
             "phases",
+            "index",
         ];
         let kind = given.choice("kind", &kinds.map(|k| (k, k)))?;
         let [positions, width] = given.matrix()?;
@@ -197,6 +199,7 @@ impl Op for Table {
             },
             "frequencies" => manifest::Table::Frequencies(read_waves(given, width)?),
             "phases" => manifest::Table::Phases(read_waves(given, width)?),
+            "index" => manifest::Table::Index { columns: width },
             _ => manifest::Table::Time {
                 t: given.need("t")?,
                 waves: read_waves(given, width)?,
@@ -317,6 +320,7 @@ impl Op for Table {
                 scale: 10.0,
             },
         };
+        let index = manifest::Table::Index { columns: 3 };
         vec![
             Sample::new(Table { table: normal }, "normal", vec![]),
             Sample::new(Table { table: sine }, "sine", vec![]),
@@ -325,6 +329,7 @@ impl Op for Table {
             Sample::new(Table { table: sinusoid }, "sinusoid", vec![]),
             Sample::new(Table { table: grid }, "grid", vec![]),
             Sample::new(Table { table: time }, "time", vec![]),
+            Sample::new(Table { table: index }, "index", vec![]),
         ]
     }
 }

@@ -4,7 +4,7 @@
 //! the other. Numbers stay exact: coefficients are collected in front of products.
 
 use super::network::Network;
-use super::pipeline::{Input, LayerReader, Read};
+use super::pipeline::{Input, LayerReader, Read, Rows};
 use crate::codes;
 use crate::scheme::args::report;
 use crate::scheme::scalar::{
@@ -81,7 +81,7 @@ impl LayerReader<'_> {
     pub(super) fn rows<'r>(
         &mut self,
         of: impl Iterator<Item = (&'r Expr, &'r Read)>,
-    ) -> Option<Option<u64>> {
+    ) -> Option<Option<Rows>> {
         let all: Vec<(&Expr, &Read)> = of.collect();
         let matrix = all
             .iter()
@@ -105,7 +105,7 @@ impl LayerReader<'_> {
             return self.fail(d.help("multiply it by the matrix: `x |> linear(w)`"));
         }
         let said = |read: &Read| match read.rows {
-            Some(rows) => format!("{rows} rows of {} columns", read.columns),
+            Some(rows) => rows.said(read.columns),
             None => format!("one row of {} columns", read.columns),
         };
         let message = "a matrix meets matrices of its size, rows of its columns and numbers";

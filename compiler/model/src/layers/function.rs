@@ -7,7 +7,7 @@
 use super::arguments::Silent;
 use super::heads::columns_of_head;
 use super::network::{Network, meeting};
-use super::pipeline::Read;
+use super::pipeline::{Read, Rows};
 use super::{
     About, Argument, Definition, Example, Facts, Form, Group, Inputs, LayerKind, LayerParam,
     MAX_WIDTH, Reading, Reads, TypeResult, Weights, column_functions, functions,
@@ -101,8 +101,8 @@ enum Whose {
     Tokens,
     /// One row of columns, the same for all.
     Row,
-    /// A matrix of so many rows, the same for all.
-    Matrix(u64),
+    /// A matrix of so many rows, the same for all, or a list of such.
+    Matrix(Rows),
 }
 
 impl Whose {
@@ -233,7 +233,7 @@ impl Applied {
                 let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, r.span(), message);
                 return r.fail(d.help("leave `heads` out"));
             }
-            (Whose::Matrix(rows), Over::Heads) => (Whose::Row, rows),
+            (Whose::Matrix(rows), Over::Heads) => (Whose::Row, rows.all()),
             (of, Over::Heads) => (of, heads),
             (of, _) => (of, width),
         };

@@ -23,15 +23,24 @@ const COLUMNS: Argument = Argument::unnamed(
     "columns",
     Form::UnnamedWhole,
     Silent::Follows("the width of the state"),
-    "columns of the result; or a matrix that the body around it learns, `learn w[columns, width] = normal`, or computes of such: `linear(softplus(w))`; several maps may share it",
+    "columns of the result; or a matrix that the body around it learns, `learn w[columns, width] = normal`, or computes of such: `linear(softplus(w))`; several maps may share it. Of a list of matrices, `learn w[heads, columns, width/heads] = normal`, each head's columns meet their own",
 );
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     map: Map,
     zero: bool,
-    /// The matrix, if it is the body's, and whether it multiplies by its transpose.
-    shared: Option<(Network, bool)>,
+    shared: Option<Shared>,
+}
+
+/// A matrix of the body, or one for each head.
+#[derive(Clone, Debug, PartialEq)]
+struct Shared {
+    of: Network,
+    /// How many there are, where there is a list of them.
+    heads: Option<u64>,
+    /// Whether it multiplies by the transpose.
+    transposed: bool,
 }
 
 impl Layer for Linear {
@@ -89,9 +98,9 @@ impl Layer for Linear {
         if self.zero {
             params.iter_mut().for_each(|p| p.start = Start::Zeros);
         }
-        if let Some((of, _)) = &self.shared {
+        if let Some(shared) = &self.shared {
             params.remove(0);
-            params.extend(of.params());
+            params.extend(shared.of.params());
         }
         params
     }
@@ -101,25 +110,25 @@ impl Layer for Linear {
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
-        let map = match &self.shared {
-            Some((of, _)) => {
-                let weight = of.value(b, at, w)?;
-                let bias = self.map.bias.as_ref();
-                let bias = bias.map(|path| w.param(b, path)).transpose()?;
-                nn::Affine { weight, bias }
-            }
-            None => self.map.build(b, w)?,
+        let Some(shared) = &self.shared else {
+            let map = self.map.build(b, w)?;
+            return at.place(b, part_of(&self.map.weight), |b| nn::affine(b, at.x, map));
         };
-        let transposed = self.shared.as_ref().is_some_and(|(_, transposed)| *transposed);
-        at.place(b, part_of(&self.map.weight), |b| match transposed {
-            true => {
-                let y = b.push1(MatMul::new(Layout::Nn), &[at.x, map.weight])?;
-                match map.bias {
-                    Some(bias) => b.push1(Add, &[y, bias]),
-                    None => Ok(y),
+        let weight = shared.of.value(b, at, w)?;
+        let bias = self.map.bias.as_ref();
+        let bias = bias.map(|path| w.param(b, path)).transpose()?;
+        at.place(b, part_of(&self.map.weight), |b| {
+            let y = match (shared.heads, shared.transposed) {
+                (Some(heads), transposed) => {
+                    nn::linear_heads(b, at.x, weight, (heads, transposed))?
                 }
+                (None, true) => b.push1(MatMul::new(Layout::Nn), &[at.x, weight])?,
+                (None, false) => return nn::affine(b, at.x, nn::Affine { weight, bias }),
+            };
+            match bias {
+                Some(bias) => b.push1(Add, &[y, bias]),
+                None => Ok(y),
             }
-            false => nn::affine(b, at.x, map),
         })
     }
 
@@ -141,7 +150,7 @@ fn shared(
         let d = Diagnostic::error(codes::UNKNOWN_OPTION, r.span(), message);
         return r.fail(d.also(matrix.span, "here").help("write `learn w[…, …] = 0`"));
     }
-    let (rows, columns) = (matrix.rows, matrix.columns);
+    let (rows, columns) = (matrix.rows.all(), matrix.rows.count() * matrix.columns);
     let [of, to] = match transposed {
         true => [rows, columns],
         false => [columns, rows],
@@ -150,18 +159,23 @@ fn shared(
         let message = format!("{width} columns meet a matrix for {of}");
         let d = Diagnostic::error(codes::WIDTH_MISMATCH, r.span(), message);
         let d = d.label(format!("what stands before it has {width} columns"));
-        let d = d.also(matrix.span, format!("{rows} rows of {columns} columns"));
+        let d = d.also(matrix.span, matrix.rows.said(matrix.columns));
         let other = to == width;
         return r.fail(match (other, transposed) {
             (true, false) => d.help("add `transposed`"),
             (true, true) => d.help("leave `transposed` out"),
+            (false, _) if matrix.rows.heads.is_some() => d.help("each matrix multiplies the columns of one head: `learn w[heads, rows, width/heads] = normal`; with `transposed`, `learn w[heads, width/heads, columns] = normal`"),
             (false, _) => d.help("`linear(w)` takes as many columns as `w` has, and gives as many as it has rows; with `transposed`, the other way round"),
         });
     }
     let linear = Linear {
         map: paths.map("linear", bias, [to, of]),
         zero,
-        shared: Some((matrix.of, transposed)),
+        shared: Some(Shared {
+            of: matrix.of,
+            heads: matrix.rows.heads,
+            transposed,
+        }),
     };
     Some((linear, to))
 }

@@ -44,7 +44,36 @@ pub(super) struct Named {
     pub fixed: bool,
     pub from: Option<Elsewhere>,
     /// The rows of the matrix that it is, if it is none of a token's values.
-    pub rows: Option<u64>,
+    pub rows: Option<Rows>,
+}
+
+/// The rows of a matrix, or of a list of matrices, one for each head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// How many matrices a list has.
+    pub heads: Option<u64>,
+    /// Of each matrix.
+    pub each: u64,
+}
+
+impl Rows {
+    /// Of all matrices.
+    pub fn all(self) -> u64 {
+        self.count() * self.each
+    }
+
+    /// Matrices.
+    pub fn count(self) -> u64 {
+        self.heads.unwrap_or(1)
+    }
+
+    /// "4 rows of 8 columns".
+    pub fn said(self, columns: u64) -> String {
+        let of = self
+            .heads
+            .map_or(String::new(), |n| format!("{n} matrices of "));
+        format!("{of}{} rows of {columns} columns", self.each)
+    }
 }
 
 impl Named {
@@ -93,7 +122,7 @@ pub(super) struct Read {
     pub columns: u64,
     pub fixed: bool,
     /// Of a matrix, which is no token's value, but the same for all.
-    pub rows: Option<u64>,
+    pub rows: Option<Rows>,
     /// The evolve whose tokens have it, where it is not the one at hand.
     pub from: Option<Elsewhere>,
 }

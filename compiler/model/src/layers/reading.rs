@@ -5,7 +5,7 @@
 
 use super::naming::Paths;
 use super::network::Network;
-use super::pipeline::{Input, LayerReader, Named, Read};
+use super::pipeline::{Input, LayerReader, Named, Read, Rows};
 use super::states::{self, Elsewhere, States};
 use super::{
     Argument, Definition, Form, Grid, LATER_ARGUMENTS, VOCABULARY, find, is_word, written,
@@ -179,13 +179,13 @@ pub struct Reading<'a, 'e, 'x> {
     /// Whether its result is the same for all tokens.
     fixed: bool,
     /// Of its result, if that is a matrix.
-    rows: Option<u64>,
+    rows: Option<Rows>,
 }
 
-/// A matrix that something names or computes, and the place that says what it is.
+/// A matrix that something names or computes, or a list of such, and the place that says what it is.
 pub struct Matrix {
     pub of: Network,
-    pub rows: u64,
+    pub rows: Rows,
     pub columns: u64,
     pub span: Span,
 }
@@ -327,7 +327,7 @@ impl<'e> Reading<'_, 'e, '_> {
     }
 
     /// Says that the result is the same for all tokens, and of how many rows if it is a matrix.
-    pub(super) fn gives(&mut self, rows: Option<u64>) {
+    pub(super) fn gives(&mut self, rows: Option<Rows>) {
         (self.fixed, self.rows) = (true, rows);
     }
 
@@ -356,7 +356,7 @@ impl<'e> Reading<'_, 'e, '_> {
     pub(super) fn rows_of<'r>(
         &mut self,
         of: impl Iterator<Item = (&'r Expr, &'r Read)>,
-    ) -> Option<Option<u64>> {
+    ) -> Option<Option<Rows>> {
         let rows = self.reader.rows(of);
         self.settled |= rows.is_none();
         rows

@@ -8,7 +8,7 @@ use super::given::{self, Given, State};
 use super::naming::Roles;
 use super::network::{self, Network, Set};
 use super::pipeline::{
-    Input, LayerReader, Named, OfField, OfModel, Read, Sizes, count_roles, of_nothing,
+    Input, LayerReader, Named, OfField, OfModel, Read, Rows, Sizes, count_roles, of_nothing,
 };
 use super::states::Elsewhere;
 use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
@@ -19,6 +19,7 @@ use crate::scheme::scalar::{name_of, number, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, BodyStmt, Expr, Ident};
 use odec_grammar::diag::{Diagnostic, Label};
+use odec_program::kernel::MOST_HEADS;
 
 /// The start of a parameter that is drawn as matrices are.
 const NORMAL: &str = "normal";
@@ -369,19 +370,24 @@ fn of_init(d: Diagnostic) -> Diagnostic {
     }
 }
 
-/// `learn gain[width] = 1`: a parameter that is the same for all tokens. `learn w[rows, width] = normal`: a matrix.
+/// `learn gain[width] = 1`: a parameter that is the same for all tokens. `learn w[rows, width] = normal`: a matrix; with three sizes, one for each head.
 fn learned(reader: &mut LayerReader, name: &Ident, shape: &[Expr], init: &Expr) -> Option<Read> {
-    if let Some(third) = shape.get(2) {
-        let d = Diagnostic::error(codes::ARGUMENT_COUNT, third.span, "a third size");
-        let d = d.label("a parameter is a number, a row of columns or a matrix");
+    if let Some(fourth) = shape.get(3) {
+        let d = Diagnostic::error(codes::ARGUMENT_COUNT, fourth.span, "a fourth size");
+        let d =
+            d.label("a parameter is a number, a row of columns, a matrix or a list of matrices");
         return reader.fail(d.help(format!(
-            "write `learn {}[rows, columns] = normal`",
+            "write `learn {}[heads, rows, columns] = normal`",
             name.name
         )));
     }
     let mut sizes = Vec::new();
-    for e in shape {
-        sizes.push(report(whole(e, reader.scope, 1, MAX_WIDTH), reader.sink)?);
+    for (i, e) in shape.iter().enumerate() {
+        let most = match (i, shape.len()) {
+            (0, 3) => MOST_HEADS,
+            _ => MAX_WIDTH,
+        };
+        sizes.push(report(whole(e, reader.scope, 1, most), reader.sink)?);
     }
     let start = match name_of(init).filter(|n| n.name == NORMAL) {
         Some(_) => Start::Normal,
@@ -391,13 +397,28 @@ fn learned(reader: &mut LayerReader, name: &Ident, shape: &[Expr], init: &Expr) 
             x => Start::Constant(x),
         },
     };
-    let columns = sizes.last().copied().unwrap_or(1);
-    let path = reader.naming.learned(&name.name);
-    let (path, shape) = match sizes.len() {
-        2 => (format!("{path}.weight"), sizes),
-        _ => (path, Some(columns).filter(|n| *n > 1).into_iter().collect()),
+    let rows = match sizes[..] {
+        [each, _] => Some(Rows { heads: None, each }),
+        [heads, each, _] => Some(Rows {
+            heads: Some(heads),
+            each,
+        }),
+        _ => None,
     };
-    let rows = shape.first().copied().filter(|_| shape.len() > 1);
+    let columns = sizes.last().copied().unwrap_or(1);
+    let widest = rows.map_or(columns, |rows| rows.all().max(rows.count() * columns));
+    if widest > MAX_WIDTH {
+        let message = format!("{widest} columns are too many");
+        let d = Diagnostic::error(codes::TOO_LARGE, name.span, message);
+        return reader.fail(d.label(format!(
+            "all of its matrices together have at most {MAX_WIDTH}"
+        )));
+    }
+    let path = reader.naming.learned(&name.name);
+    let (path, shape) = match rows {
+        Some(_) => (format!("{path}.weight"), sizes),
+        None => (path, Some(columns).filter(|n| *n > 1).into_iter().collect()),
+    };
     Some(Read {
         network: Network::Learned(LayerParam { path, shape, start }),
         columns,
