@@ -26,6 +26,9 @@
 //!
 //! A file uses those above it. Leaves arguments to `src/`, and what training is to `odec-runtime`.
 //!
+//! `ladder` decides and knows no files. What is said of trials that have ended is evidence, the same each time (`rank`, `fit`: `ranking.json`), or
+//! what they took (`executed`: `executed.json`); `tests/evidence.rs` holds both.
+//!
 //! # Invariants
 //!
 //! - A trial is a list of `--set` over a file: `odec train` with the same settings makes the same run.

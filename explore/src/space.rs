@@ -2,6 +2,10 @@
 //!
 //! Takes a parsed file; gives names as the paths that `--set` takes, each with its values as text, and points. Everything wrong with the block is
 //! found here, at its place, before anything is expanded: points are counted first. Leaves whether a value fits its place to `examine.rs`.
+//!
+//! A new entry of the block is read here, with everything that can be wrong with it; its points are made in `space/points.rs`, how they are
+//! searched in `space/search.rs`. A new quantity that trials have alike is a variant of [`Quantity`] and an arm in `plan.rs` (`times.rs` where it
+//! is measured). Each has a row in docs/reference.md and wrong blocks in `tests/explore.rs`.
 
 mod points;
 mod search;

@@ -1,6 +1,9 @@
 //! The files of `schemes/`: one scheme, layer or model each, in folders by family.
 //!
 //! Takes the folder; gives its files sorted by name, which is unique over all families.
+//!
+//! A new scheme is one file in the folder of its family and its line in docs/schemes.md (`make pages`). No snapshot changes: tests over the library
+//! check what must hold of every file.
 
 use crate::{Library, LibraryScheme};
 use std::io::{Error, Result};

@@ -2,6 +2,15 @@
 //!
 //! Reads `schemes/` for the build script that embeds it, and for tests. Holds no text itself: functions that need the library take a
 //! [`Library`].
+//!
+//! # Invariants
+//!
+//! - A name belongs to one file over all families, so a file may move to another folder without a change to any program ([`files`] refuses two of
+//!   one name).
+//! - A file holds one scheme or one layer, of the file's name. Files with a `model` are no part of the table.
+//! - The table is sorted by name: it is the same on every machine, and [`Library::get`] searches it by halves.
+//! - No text is compiled into this crate. The driver embeds the library, so an edited `.ode` file rebuilds the driver and the program alone; tests
+//!   read the files as they run ([`shipped`]).
 
 mod folder;
 pub mod shipped;

@@ -11,6 +11,10 @@
 //! - As the scale is rounded up, nothing is cut off: `|xᵢ − qᵢ s| ≤ s/2`, up to the rounding of a quotient, 2⁻¹⁷ s. (Of groups whose largest
 //!   magnitude is at least 2⁻¹²⁶; smaller ones may become zero.)
 //! - NaN is not counted in a scale, and ∞ makes one of ∞: whoever quantizes weights refuses both before.
+//!
+//! Which matrices are read so is said by `compiler/passes/src/quantize.rs`; kernels for processors are in `compiler/mlir/src/quantized.rs`.
+//! `driver/src/quantized.rs` builds the model of a run again with integers (`Options::weights`), and `runtime/src/infer/quantized.rs` compares the
+//! two.
 
 use crate::bf16;
 use crate::eval::Memory;

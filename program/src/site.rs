@@ -5,6 +5,9 @@
 //! ([`Pass::Update`]). Passes keep it, and where several nodes become one launch, [`naming_site`] says which of them names it. Programs list
 //! each site once ([`crate::Program::sites`]), and messages, listings, profiles and traces print it: as a path (`Display`) or in
 //! words ([`names`]).
+//!
+//! A new name for launches is a method here. A new sum of launches is a function of `runtime/src/profile/sums.rs`, a table of
+//! `src/commands/profile.rs`, and keys of docs/json.md.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

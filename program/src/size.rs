@@ -1,4 +1,8 @@
 //! Dimensions that are fixed at build time or bound at launch, and products of them.
+//!
+//! A new length that a run is bound to is a variant of [`Dim`], a power of [`Size`], and a field of [`Bindings`] and [`Maxima`], as the source's
+//! is. An input says that its rows have it (`Beginning::value` in `odec-model`; all inputs with labels share the source's), a batch how many there
+//! are (`Batch::at` in `odec-runtime`). Attention between two lengths is `Attend::others`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Windows over a grid of tokens: what a convolution of images multiplies.
 //!
 //! The tokens of a grid are rows of a sequence, from the top left on, one row of the grid after the other. Leaves what is computed of
-//! them to the bodies of kernels.
+//! them to the bodies of kernels. Which rows lie under a square is said here, for validation, emitters and the meaning of kernels alike.
 
 use serde::{Deserialize, Serialize};
 

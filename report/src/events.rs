@@ -5,6 +5,8 @@
 //!
 //! An event file is a sequence of records (length, its checksum, bytes, their checksum: TensorFlow's `record_writer.cc`), each an `Event` of `event.proto`
 //! with a `Summary` of scalars. Two messages with five fields in all are written by hand: a compiler of protocol buffers would be more to keep.
+//!
+//! A new format is a function from runs to bytes and a variant of `Metrics` in `src/cli.rs`. The names of numbers are said here once.
 
 use crate::runs::Run;
 use odec_runtime::train::metrics::{HeldOut, Movement, Record, Step};

@@ -15,9 +15,12 @@
 //!
 //! A folder uses those below it, never one above (`scripts/cycles.py`).
 //!
-//! Invariants: a program is validated once, on load, so that launching it is cheap; bits depend on artifact,
-//! instruction set and seed, never on the number of threads; files are written whole or not at
-//! all; nothing a person gives can cause a panic; `unsafe` is confined to `device::memory`, `device::ffi`, `device::loops`, `device::cuda::card`, `system::pool` and `system::os`.
+//! # Invariants
+//!
+//! - A program is validated once, on load, so that launching it is cheap.
+//! - Bits depend on artifact, instruction set and seed, never on the number of threads.
+//! - Files are written whole or not at all. Nothing a person gives can cause a panic.
+//! - `unsafe` is confined to `device::memory`, `device::ffi`, `device::loops`, `device::cuda::card`, `system::pool` and `system::os`.
 //!
 //! # Files and code of others
 //!

@@ -4,11 +4,15 @@
 //! [`odec_program::Target`]. Leaves what the kernels mean to `odec-program`, which ones to make to
 //! `odec-compiler`, and running them to `odec-runtime`.
 //!
-//! Invariants: equal kernels and targets give equal bytes; generated code is exact arithmetic in the
-//! documented order (no fast-math flags, no contraction), so every target gives the same bits; an
-//! object refers to nothing but `memcpy`, `memset` and `memmove`.
-//! Code is generated in a child process with a limit of time (`codegen.rs`). This crate writes objects and its cache,
-//! and does no other I/O. `unsafe` lives in files that say so, each block with its reason.
+//! # Invariants
+//!
+//! - Equal kernels and targets give equal bytes. The crate is compiled without optimisation in every profile, so that tests and releases write the
+//!   same text (`make profiles`).
+//! - Generated code is exact arithmetic in the documented order (no fast-math flags, no contraction), so every target gives the same bits.
+//! - An object refers to nothing but `memcpy`, `memset` and `memmove`.
+//! - Code is generated in a child process with a limit of time (`codegen.rs`).
+//! - This crate writes objects and its cache, and does no other I/O.
+//! - `unsafe` lives in files that say so, each block with its reason.
 
 mod access;
 mod attend;

@@ -3,6 +3,10 @@
 //! Reading a text in pieces gives, bit for bit, what reading it whole gives: keys and values, and rows that shifts and convolutions read, are
 //! kept under the site that made them, and rows of positions begin after the tokens so far. Of several sequences all but the last are read whole; what the last
 //! one's attention reads of them is kept once, for all texts that are tried as its translation.
+//!
+//! What is kept of a text is a `Cache` with a row for each token, or a `Carry` of one size, made here where layers ask for it. Entry `decode` reads
+//! one text, any number of tokens; entry `extend` reads one token of each of several texts, each at its place. Both list what they keep in the same
+//! order, so that a text can go from one to the other (`runtime/src/executor/kept.rs`, `runtime/src/infer/reader.rs`).
 
 use super::graph_builder::GraphBuilder;
 use odec_graph::ops::{

@@ -17,6 +17,8 @@
 //!
 //! Takes the words of a train block; changes initial deviations, and makes groups of parameters ([`super::groups`]) with arguments of their own. Sizes that do not grow with the width have no rule: matrices are
 //! told apart by where they stand, not by their sides.
+//!
+//! A new rule is a variant of [`Parametrization`]. Nothing behind the builder of models knows of it.
 
 use super::args::Args;
 use super::evolve::Sharing;

@@ -1,6 +1,8 @@
 //! Parts that a model and its training are put together from: what each declares, and how it is read by that.
 //!
-//! A part is one file and one line of a list. There is a list for each place: inputs, embeddings, positions, outputs, data sources.
+//! A part is one file and one line of a list. There is a list for each place: inputs, embeddings, rows before the input (`leading/`), positions,
+//! marks, outputs, data sources. The trait of a place asks for types, parameters and graphs; by `fit` a part says what model it has no meaning for.
+//! Tests (`compiler/tests/front/declared.rs`) and docs/parts.md (`odec help parts`, `odec help tokens`) are made of what parts declare.
 //! Layers, whose widths depend on what they meet, are read by `layers/reading.rs`.
 
 use super::arguments::{Argument, Form, Given, Silent};

@@ -1,6 +1,7 @@
 //! The statements of a field's or a layer's body: what they name, in which order, and to what end.
 //!
-//! Takes their syntax; says what is wrong with it whatever the widths are. Leaves what the statements compute to `odec-model`.
+//! Takes their syntax; says what is wrong with it whatever the widths are. Leaves what the statements compute to `odec-model`. Where optional
+//! numbers may stand is said by `optional.rs`.
 
 use super::layer::{Param, SIZES};
 use super::mentions::Mentions;

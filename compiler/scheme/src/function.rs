@@ -2,6 +2,9 @@
 //!
 //! A function of a number whose value is exact is that value: `exp(0)`, `sqrt(4/9)`, `tanh(0)`. Any other is a symbol of its own
 //! ([`Symbol::Function`]), equal only to the same function of an equal coefficient. Leaves rounding to whoever emits code.
+//!
+//! A new function is a variant of [`Function`]: name, exact values, f64. Its ops are in `compiler/model/src/coefficient.rs`, its formula in
+//! pictures in `compiler/graph/src/formula.rs`.
 
 use super::coeff::{Coeff, CoeffError};
 use odec_exact::{Exact, ExactError};

@@ -3,6 +3,8 @@
 //! Takes their syntax; gives each with its arguments' kinds and the written layers and fields that its body names, so that whoever reads a field
 //! needs no names any more. Leaves the statements of a body to `body.rs`, what it computes to `odec-model`, which reads it as if it stood in the
 //! place of the layer.
+//!
+//! A new kind of argument is a variant of [`Kind`]. What it means where a body hands it on is in `given.rs` of `odec-model`.
 
 use super::body;
 use super::names::Definition;

@@ -2,6 +2,10 @@
 //!
 //! Takes instructions from `run.rs`; gives them in order with exact coefficients in `h`, printable. Nothing downstream
 //! knows which tableau, splitting or step program it came from. Leaves tensors to `odec-model`.
+//!
+//! A new instruction is a variant of [`Instr`]. Its letter, text and reader are in `text/` (docs/reference.md, *Stage programs*), its tensors in
+//! `compiler/model/src/step.rs`. What value of a method it is, or why it is none, is said in `method/walk/instruction.rs`; proofs, adjoints and
+//! extrapolation follow.
 
 use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};

@@ -1,6 +1,14 @@
 //! How a fixed point `z = f(z)` is found: how often f is evaluated, and how iterates are mixed.
 //!
 //! Schemes say it and graphs do it; neither needs the other's crate for that. Words are read in `odec-scheme`, iterates made in `odec-graph`.
+//!
+//! # Invariants
+//!
+//! - This is data: nothing is computed, and the crate knows neither schemes nor graphs.
+//! - A [`Solver`] has an end: f is evaluated at most [`Solver::iterations`] times on the way to the solution, with a tolerance or without.
+//! - A tolerance is an exact number, as the coefficients of schemes are.
+//! - The test of [`Mixing::tol`] is one row's: whether a row is solved depends on no other.
+//! - Schemes, and the texts of stage programs and of graphs, read a rule by [`Rule::name`].
 
 use odec_exact::Exact;
 

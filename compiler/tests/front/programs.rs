@@ -1,7 +1,8 @@
 //! Proofs by files: stage programs as text, what is asked of them, and what is proved.
 //!
 //! A file of `programs/` begins with a comment that says what it shows, and lines `ask: …`; behind `---` stand programs, behind the next
-//! `---` the answers. With `INSTA_UPDATE=always` the last part is written anew.
+//! `---` the answers. With `INSTA_UPDATE=always` the last part is written anew:
+//! `INSTA_UPDATE=always cargo nextest run --workspace --test front -E 'test(programs::)'`.
 //!
 //! | `ask` | answer |
 //! |---|---|

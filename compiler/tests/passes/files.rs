@@ -1,7 +1,8 @@
 //! Graph passes by files: a graph as text, the passes to run, what they make of it, and whether it still means the same.
 //!
 //! A file of `files/` begins with a comment that says what it shows, and lines `key: value`; behind `---` stands the graph, behind
-//! the next `---` what the passes make of it. With `INSTA_UPDATE=always` the last part is written anew.
+//! the next `---` what the passes make of it. With `INSTA_UPDATE=always` the last part is written anew:
+//! `INSTA_UPDATE=always cargo nextest run --workspace --test passes -E 'test(files)'`.
 //!
 //! | key | value |
 //! |---|---|

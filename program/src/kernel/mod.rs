@@ -15,7 +15,8 @@
 //! # Kinds
 //! A kind is a file of this folder: the specification with its documentation, what makes sense ([`KernelSpec::validate`]), what a kernel takes
 //! and gives ([`KernelSpec::signature`]), its tiles, its meaning ([`KernelSpec::run`]) and samples of it, from which the tests of all that are made;
-//! and a line of the list in this one. What a kernel is on one target is said where its code is made, and in [`crate::gpu`].
+//! and a line of the list in this one. What a kernel is on one target is said where its code is made, and in [`crate::gpu`] (docs/gpu.md): its
+//! blocks and threads. Emitters are in `compiler/mlir/src/` and `compiler/mlir/src/gpu/`, each with an arm in the `mlir_text` of its folder.
 
 mod attend;
 mod attend_backward;

@@ -1,4 +1,4 @@
-//! What is trained on: files, and what they hold.
+//! What is trained on: files, and what they hold. A new kind is a variant of [`Form`].
 
 use super::{is_false, is_zero};
 use crate::names;

@@ -3,6 +3,12 @@
 //! An optimiser is one file and one line in the list. The trait has no default methods: a missing rule does not compile. The compiler makes a
 //! kernel of [`Numbers::update`], or launches of [`Whole::update`]; the runtime passes it [`Optimizer::scalars`] at each step. Nothing outside of this folder knows which
 //! optimisers there are.
+//!
+//! An update is an expression for each number (`compiler/passes/src/update.rs` makes the kernel), or steps for a whole matrix (`whole.rs` here;
+//! `compiler/passes/src/whole.rs` makes the launches). Parameters that an optimiser is not made for it leaves to a group (`others`, `group.rs`).
+//! How it follows the width, or that its steps grow with the gradient, is said by `scaled`. Reading, checks, manifests, memory, checkpoints and
+//! docs/parts.md (`odec help parts`) follow from the declaration. Its equations in f64 are an arm in `compiler/tests/passes/optimiser.rs`, which
+//! does not compile without it.
 
 pub mod group;
 mod rule;

@@ -1,7 +1,7 @@
 //! Schedules: how the learning rate goes over a run. What each of them says of itself, and the list.
 //!
 //! A schedule is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Nothing outside of this
-//! folder knows which schedules there are.
+//! folder knows which schedules there are. Factors of each are tested in this file.
 
 mod position;
 

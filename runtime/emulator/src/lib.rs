@@ -4,6 +4,18 @@
 //! reference device. It executes the instructions that the emitters' kernels are made of, exactly, and refuses all others;
 //! it says nothing about speed, nor about what an assembler or a card would do with the text. Leaves the making of PTX to
 //! `odec-mlir`, whose tests use this crate; it is one of its own because tests spend their time here, and it is compiled for speed.
+//!
+//! # Invariants
+//!
+//! - Integers and f32 have the bits that PTX specifies. NVIDIA does not specify how tensor cores add: here they add as badly as measured on any
+//!   card (`tensor.rs`).
+//! - An instruction, a modifier or a memory space that no emitter writes ends the test: nothing is skipped but comments and `.pragma`.
+//! - What a card would pass over ends the test: accesses outside of operands or unaligned, shared memory that nobody wrote, races, barriers that
+//!   not all threads reach, copies and products that nobody waits for (`memory.rs`, `phases.rs`, `warpgroup.rs`).
+//! - Blocks, warps and threads run in a fixed order, so a launch gives the same bits each time.
+//! - Blocks, threads, shared memory and arguments of a launch are those that the runtime gives a card (`odec_runtime::device::cuda::plan`), and
+//!   must be what the PTX declares.
+//! - Only tests depend on this crate: a fault is a panic.
 
 mod isa;
 mod memory;

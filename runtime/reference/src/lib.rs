@@ -3,6 +3,15 @@
 //! Takes the kernels of a program; gives what launches of them leave in memory, one tile after the other, the bits of compiled code. What each kind of
 //! kernel means is in [`odec_program::kernel`]; here is the memory that it reads and writes. It is a crate of its own because tests spend their
 //! time here, and it is compiled for speed; whoever launches programs uses it as a device of `odec-runtime`.
+//!
+//! # Invariants
+//!
+//! - A launch gives the bits of compiled code on a processor, for every kind of kernel (`compiler/mlir/tests/cpu/`).
+//! - Kernels of f64 compute in f64, all others in f32. An operand is widened when it is loaded, and rounded to its own type when it is stored.
+//! - A store changes the bytes of its element alone: of bf16 and i8 the rest of the word stays.
+//! - Each launch checks the lengths of operands, the dimensions and the coefficients against the signature before it reads anything. What does not
+//!   fit is a fault of whoever launches, and a panic.
+//! - There is no `unsafe` and one thread: words are [`Cell`]s.
 
 use odec_program::eval::Memory;
 use odec_program::kernel::{Indices, Launch, Signature};

@@ -3,6 +3,19 @@
 //! Takes a [`Source`]: the data of a train block, and where it is read; gives a [`dataset::Dataset`]: batches of the training part, keyed by seed and
 //! step, and consecutive ones of the held-out part. Each kind of source is a file in [`mod@sources`]. Leaves what is done with a batch to
 //! [`mod@crate::train`] and [`mod@crate::infer::evaluate`].
+//!
+//! A new kind of source is a variant of `Form` in `program/src/manifest/data.rs` and a file in [`mod@sources`] that gives one of these, or a
+//! dataset of its own:
+//!
+//! | data | dataset | beside it |
+//! |---|---|---|
+//! | tokens | `Corpus` (`corpus.rs`) | `mask.rs`: what is hidden |
+//! | sentences for next sentence prediction | `SentenceSet` (`sentences.rs`) | |
+//! | images | `ImageSet` (`images.rs`: patches, shifts, flips) | `pixels.rs`: where their numbers are |
+//! | sequences of vectors | `VectorSet` (`vectors.rs`) | |
+//! | pairs of texts; texts with a class each | `TextSet` (`texts.rs`: batches of similar length) | `sources/columns.rs`: how they stand in files |
+//!
+//! Which rows are held out, and the order of the others, is drawn in `draw.rs`; of rows that are drawn one by one, in `parts.rs`.
 
 mod array;
 pub mod corpus;

@@ -3,6 +3,8 @@
 //! A program means the same on every device. The CPU device ([`crate::device::cpu`]) and GPUs ([`crate::device::cuda`]) run compiled code, the
 //! reference device ([`crate::device::reference`]) interprets the specs. Leaves the order of launches and the
 //! memory to [`crate::executor`].
+//!
+//! A new device implements [`Device`]: it works in step with the process, or has memory of its own and copies to and from it.
 
 pub mod cpu;
 pub mod cuda;

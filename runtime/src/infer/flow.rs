@@ -3,6 +3,9 @@
 //! Takes the numbers of a method, and what is to be drawn; gives samples in the numbers of the data: those of images are from 0 to 1. Noise is a function of the
 //! seed and the sample's number, so that a sample does not depend on those beside it, nor on the method. States are kept in f64 between evaluations. Leaves where
 //! the numbers of a method come from to the caller.
+//!
+//! What is drawn, images or sequences of vectors, is a variant of [`Drawn`]. Of vectors, pictures are made by `compiler/src/simulate/scatter.rs`,
+//! arrays by `data/written.rs`. Noise and times of training are drawn in `data/flow.rs`.
 
 use crate::data::DataError;
 use crate::data::dataset::{Dataset, Numbers};

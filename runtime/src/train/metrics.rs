@@ -10,6 +10,10 @@
 //! and step sizes (of one for each column, their mean): `{"step":101,"update_to_weight":{"step.0.att.q.weight":0.0021},"coefficients":{"step.0.scheme.b":0.52},"seconds":12.9}`.
 //! Of images, `images_per_s`, `images` and also `"accuracy":0.98`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
 //! losses are nats per token, or per image, or what a loss of numbers is, and `null` where a held-out loss or a report is not finite; `seconds` is training time so far, over all sittings.
+//!
+//! A new value is a result with a name (`ResultId` in `program/src/names.rs`) that the graphs of the loss compute, as `reports.rs` and `balance.rs`
+//! of `odec-model` do; `gradient.rs` and `infer/evaluate.rs` read it. What is seen in the parameters before and after a step is in `movement.rs`.
+//! Either has a key here and in docs/json.md.
 
 use crate::data::dataset::{Count, Unit};
 use crate::system::files;

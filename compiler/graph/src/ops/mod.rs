@@ -1,4 +1,7 @@
 //! The list of ops, and the closed enum made from it.
+//!
+//! An op is one file and one line of the list. The trait has no default methods, so a missing rule does not compile; tests of all ops are made from
+//! their `samples()`.
 
 /// Declares the closed set of ops: one line per op, `module::Type`.
 macro_rules! ops {

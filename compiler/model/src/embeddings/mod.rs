@@ -1,7 +1,8 @@
 //! How the first state is made of what a model reads: `embed learned(width: 256)`.
 //!
 //! An embedding is one file and one line in the list; nothing outside of this folder knows which there are. Leaves rows of positions, which
-//! are added to it, to `positions/`.
+//! are added to it, to `positions/`. An embedding of two parts, `learned(…) |> linear(…)`, is read by `factorised.rs`. How a tied output reads an
+//! embedding is its `read_by`.
 
 use crate::inputs::Input;
 use crate::layers::{Grid, LayerParam};

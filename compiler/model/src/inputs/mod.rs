@@ -1,7 +1,7 @@
 //! What a model reads: `input tokens(vocab: 256, context: 256)`. Each kind says its type, its sizes and whether it can be read on.
 //!
 //! An input is one file and one line in the list; nothing outside of this folder knows which there are. Leaves the first state that is made
-//! of it to `embeddings/` and `positions/`.
+//! of it to `embeddings/` and `positions/`. What stands at a position, for reports, is the `Unit` of an input.
 
 use crate::layers::Sizes;
 use crate::part::{Place, parts};

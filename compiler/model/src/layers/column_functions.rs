@@ -1,4 +1,4 @@
-//! Functions over the columns of a token, or of each of its heads. A new one is an entry.
+//! Functions over the columns of a token, or of each of its heads. A new one is an entry, as in `functions.rs`.
 
 use super::function::{Function, HEADS, Over, X, number};
 use super::{About, Argument, Example};

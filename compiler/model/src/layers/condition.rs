@@ -1,4 +1,8 @@
 //! `condition`: what a model is told beside its input, the same for all tokens.
+//!
+//! The value is the sum of the rows of `leading/` that stand inside of `condition(…)` in an `embed`. `ends.rs` adds them, and fields read the sum
+//! as they read the state of an evolve of that name. It stays one row of each sequence through layers that are `ROW_BY_ROW`; `network.rs` repeats
+//! it where it meets rows of tokens.
 
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,

@@ -1,4 +1,7 @@
 //! Functions element by element: what each is called, computes and means at its edges. A new one is an entry.
+//!
+//! An entry says its name, its formula, what happens at its edges, examples, and how its graph is built. `function.rs` reads and builds all
+//! entries. The value of a function in f64 is a line in `compiler/tests/front/field_functions.rs`, which fails without it.
 
 use super::function::{A, B, Function, Over, X, number};
 use super::{About, Argument, Example};

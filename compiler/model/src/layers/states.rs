@@ -2,6 +2,9 @@
 //!
 //! A value of another evolve stands where attention reads keys and values and nowhere else, for rows of two sequences have nothing to do with
 //! each other. It begins with the evolve's label; what follows sees one token at a time. In a body it may have a name.
+//!
+//! An argument that takes such a state is `Form::State`, the value in a network `Network::State`. Which sequences a model reads, and in what order,
+//! is said by `beginnings.rs`.
 
 use super::network::Network;
 use super::pipeline::{Input, LayerReader, Read, pipeline};

@@ -2,6 +2,9 @@
 //!
 //! An output is one file and one line in the list; nothing outside of this folder knows which there are. Leaves what stands before it
 //! to `layers/`, what becomes of its result while the model is trained to `losses/`.
+//!
+//! A model may have several outputs ([`OutputSpec`]), the one without a label first. What belongs to one with a label is called `label.name`
+//! (`names::of_output`), what it is compared with `label.targets`.
 
 use crate::layers::network::Network;
 use crate::layers::{LayerParam, Sizes};

@@ -2,6 +2,10 @@
 //!
 //! A source is one file and one line in the list; nothing outside of this folder knows which there are. Files are named, not opened:
 //! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
+//!
+//! A source sees both ends of the model ([`Ends`]), and says which it does not fit. By `has_several` it says that it has something for each output
+//! with a label, which it gives as a `Target` of the manifest. What runs are told is a variant of `Form` in `program/src/manifest/data.rs`; a file
+//! in `runtime/src/data/sources/` reads it.
 
 use crate::arguments::Argument;
 use crate::codes;

@@ -4,6 +4,9 @@
 //! cores themselves. Tiles lie in *panels*: rows of 128 bytes, the 16-byte piece `c` of row `r` at place `c xor (r mod 8)` (PTX ISA,
 //! "128-byte swizzling mode"), so that eight pieces side by side and eight below each other both are in different
 //! banks. Shared memory is that of [`crate::gpu::Shape::dynamic`].
+//!
+//! [`tiled`] says which tile a contraction has, and into how many parts its sum is cut, as a card measured it. Both are frozen in the artifact, in
+//! the blocking. How few rows are computed, without tiles, is said by `few.rs`.
 
 use super::map::PIECE;
 use super::{attend, contract};
