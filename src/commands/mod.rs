@@ -75,8 +75,8 @@ fn in_integers(x: &Executor) -> Done<String> {
         let others = terminal::bytes(all.others);
         text += &format!("; {others} that are made of several parameters stay as they are");
     }
-    if all.experts {
-        text += "; the matrices of experts stay as they are";
+    if all.grouped {
+        text += "; matrices of experts and of heads stay as they are";
     }
     Ok(text)
 }

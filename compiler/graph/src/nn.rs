@@ -38,18 +38,49 @@ pub fn constant(b: &mut Builder, value: Exact) -> TypeResult {
 /// `x[.., K] · wᵀ` with weight `w[N, K]`: `[.., N]`. Where the builder has numbers of rows, only rows with 0 or more are computed, and
 /// the others are zero.
 pub fn linear(b: &mut Builder, x: Value, w: Value) -> TypeResult {
-    let rows = b.rows.filter(|rows| *b.ty(*rows) == b.ty(x).per_row());
-    match rows {
-        Some(rows) => {
-            let op = GroupedMatMul {
-                transposed: false,
-                partial: true,
-                most: None,
-                rounded: false,
-            };
-            b.push1(op, &[x, rows, w])
-        }
+    product(b, x, w, false)
+}
+
+/// `x[.., N] · w` with weight `w[N, K]`: `[.., K]`, of the same rows.
+pub fn linear_transposed(b: &mut Builder, x: Value, w: Value) -> TypeResult {
+    product(b, x, w, true)
+}
+
+fn product(b: &mut Builder, x: Value, w: Value, transposed: bool) -> TypeResult {
+    match rows_of(b, x)? {
+        Some(rows) => b.push1(grouped(transposed, true), &[x, rows, w]),
+        None if transposed => b.push1(MatMul::new(Layout::Nn), &[x, w]),
         None => b.push1(MatMul::new(Layout::Nt), &[x, w]),
+    }
+}
+
+fn grouped(transposed: bool, partial: bool) -> GroupedMatMul {
+    GroupedMatMul {
+        transposed,
+        partial,
+        most: None,
+        rounded: false,
+    }
+}
+
+/// The builder's numbers of rows, for each row of `x`: of tokens, or of their heads.
+fn rows_of(b: &mut Builder, x: Value) -> TypeResult<Option<Value>> {
+    let Some(rows) = b.rows else { return Ok(None) };
+    let (each, tokens) = (b.ty(x).per_row(), b.ty(rows).clone());
+    if tokens == each {
+        return Ok(Some(rows));
+    }
+    let (heads, one) = (each.rank().saturating_sub(2), each.rank().saturating_sub(1));
+    let of_heads = each.rank() == tokens.rank() + 1 && each.shape[..heads] == tokens.shape[..heads];
+    match each.shape.get(heads) {
+        Some(Dim::Fixed(n)) if of_heads => {
+            let to = tokens.with_cols(*n);
+            let rows = b.push1(Broadcast { to }, &[rows])?;
+            let mut to = each.shape[..one].to_vec();
+            to.push(Dim::Fixed(1));
+            b.push1(Reshape::of(to), &[rows]).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 
@@ -245,7 +276,8 @@ pub fn per_head(
     b.push1(Reshape::of(to), &[made])
 }
 
-/// Each head's columns of `x` times a matrix of its own: `x[.., heads·K], W[heads, N, K] → [.., heads·N]`, by the transposes the other way.
+/// Each head's columns of `x` times a matrix of its own: `x[.., heads·K], W[heads, N, K] → [.., heads·N]`, by the transposes the other way. Of the same
+/// rows as [`linear`].
 pub fn linear_heads(
     b: &mut Builder,
     x: Value,
@@ -256,14 +288,17 @@ pub fn linear_heads(
     let numbers = b.push1(Table { table }, &[])?;
     let numbers = b.push1(Reshape::fixed(&[heads]), &[numbers])?;
     let to = b.ty(x).with_cols(heads);
-    let numbers = b.push1(Broadcast { to }, &[numbers])?;
-    let product = GroupedMatMul {
-        transposed,
-        partial: false,
-        most: None,
-        rounded: false,
-    };
-    b.push1(product, &[x, numbers, matrices])
+    let mut numbers = b.push1(Broadcast { to }, &[numbers])?;
+    let rows = b.rows.filter(|rows| *b.ty(*rows) == b.ty(x).per_row());
+    if let Some(rows) = rows {
+        // Below 0 where the row's number is.
+        let one = |by: i64| Shift { by: Exact::int(by) };
+        let computed = b.push1(one(1), &[rows])?;
+        let above = b.push1(one(1), &[numbers])?;
+        let above = b.push1(Mul, &[above, computed])?;
+        numbers = b.push1(one(-1), &[above])?;
+    }
+    b.push1(grouped(transposed, rows.is_some()), &[x, numbers, matrices])
 }
 
 /// Each head's columns of `x` times its own number in `by`, `[.., heads]`.

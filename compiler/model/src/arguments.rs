@@ -44,6 +44,10 @@ pub enum Form {
     Operand,
     /// Another value, behind its name: `decay: linear(8) |> sigmoid`.
     Value,
+    /// The label of an output: `of: class`.
+    Label,
+    /// One of these, with arguments of its own or without: `time: logit_normal(std: 1/2)`.
+    Call(&'static [Called]),
     /// Something in quotes: `key: "text"`.
     Text,
     /// A word, or a path in quotes: `tokenizer: bytes`.
@@ -52,6 +56,13 @@ pub enum Form {
     Paths,
     /// A whole percentage, from one to another: `held_out: 10%`.
     Percent(u32, u32),
+}
+
+/// What may be called where an argument is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Called {
+    pub name: &'static str,
+    pub arguments: &'static [Argument],
 }
 
 /// The default of an argument.
@@ -158,6 +169,25 @@ impl Argument {
         meaning: &'static str,
     ) -> Argument {
         Argument::new(name, Form::Value, Silent::Follows(silent), meaning)
+    }
+
+    /// The label of an output, which need not be given.
+    pub const fn label(
+        name: &'static str,
+        silent: &'static str,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::Label, Silent::Follows(silent), meaning)
+    }
+
+    /// One of several calls; `silent` is the name of that which is meant where nothing is said.
+    pub const fn call(
+        name: &'static str,
+        calls: &'static [Called],
+        silent: &'static str,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::Call(calls), Silent::Is(silent), meaning)
     }
 
     /// Something in quotes.

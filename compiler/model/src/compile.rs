@@ -268,7 +268,7 @@ pub fn compile(
             )
         };
         if let Some(spec) = spec.as_ref().filter(predicts) {
-            spec::warn_of_lookahead(spec.last_evolves(), r.sink);
+            spec::warn_of_lookahead(spec.last_evolves(), &of_model, r.sink);
         }
         if spec::errors(r.sink) == 0 {
             unread::check(file, model, r.names, r.sink);

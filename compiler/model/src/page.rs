@@ -6,6 +6,7 @@
 
 use super::CompileError;
 use super::alone::{Alone, Around, SHOWN, alone, alone_in};
+use super::arguments::Called;
 use super::layers::{
     About, Argument, DEFINITIONS, Definition, Example, Form, Group, LayerParam, Silent, Start, find,
 };
@@ -435,11 +436,47 @@ impl Form {
             Form::Fields => "fields, separated by commas".into(),
             Form::Operand => "a value, without a name".into(),
             Form::Value => "a value".into(),
+            Form::Label => "the label of an output".into(),
+            Form::Call(calls) => in_words(calls),
             Form::Text => "something in quotes".into(),
             Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),
             Form::Paths => "paths in quotes, separated by commas".into(),
             Form::Percent(least, most) => format!("a whole percentage from {least}% to {most}%"),
         }
+    }
+}
+
+/// What may be called, and what the arguments of each are.
+fn in_words(calls: &[Called]) -> String {
+    let call = |c: &Called| {
+        let names: Vec<String> = c
+            .arguments
+            .iter()
+            .map(|a| format!("{}: …", a.name))
+            .collect();
+        match names.is_empty() {
+            true => format!("`{}`", c.name),
+            false => format!("`{}({})`", c.name, names.join(", ")),
+        }
+    };
+    let argument = |a: &Argument| {
+        let ArgumentLine {
+            name,
+            form,
+            default,
+            meaning,
+        } = a.line();
+        format!("`{name}` is {form} [{default}], {meaning}")
+    };
+    let written: Vec<String> = calls.iter().map(call).collect();
+    let arguments: Vec<String> = calls
+        .iter()
+        .flat_map(|c| c.arguments)
+        .map(argument)
+        .collect();
+    match arguments.is_empty() {
+        true => written.join(" or "),
+        false => format!("{}, where {}", written.join(" or "), arguments.join("; ")),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Parts that a model and its training are put together from: what each declares, and how it is read by that.
 //!
 //! A part is one file and one line of a list. There is a list for each place: inputs, embeddings, rows before the input (`leading/`), positions,
-//! marks, outputs, data sources. The trait of a place asks for types, parameters and graphs; by `fit` a part says what model it has no meaning for.
+//! marks, outputs, data sources, terms of a loss. The trait of a place asks for types, parameters and graphs; by `fit` a part says what model it has no meaning for.
 //! Tests (`compiler/tests/front/declared.rs`) and docs/parts.md (`odec help parts`, `odec help tokens`) are made of what parts declare.
 //! Layers, whose widths depend on what they meet, are read by `layers/reading.rs`.
 
-use super::arguments::{Argument, Form, Given, Silent};
+use super::arguments::{Argument, Called, Form, Given, Silent};
 use crate::codes;
-use crate::scheme::args::{Args, real, report};
+use crate::scheme::args::{Args, bounded, real, report};
 use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind};
@@ -80,22 +80,39 @@ impl<T> Place<T> {
     pub fn read(&self, e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<T> {
         let names: Vec<&str> = self.declarations().map(|d| d.name).collect();
         let args = one_of(e, &names, self.later, self.example, sink)?;
-        let named = |p: &&Listed<T>| p.declaration.name == args.callee.name;
-        let part = self.parts.iter().find(named)?;
-        let given = Given::new(args);
-        let declared = part.declaration.arguments;
-        let mut reading = PartReading {
-            given,
-            declared,
-            words: Vec::new(),
-            sink,
-        };
-        let made = (part.read)(&mut reading);
-        // What is declared is read, and nothing else.
-        debug_assert!(made.is_none() || reading.given.is_declared(declared));
-        reading.given.args.finish(&[], reading.sink);
-        made
+        self.find(&args.callee.name)?.read(args, sink)
     }
+
+    /// The part of this name.
+    pub fn find(&self, name: &str) -> Option<&'static Listed<T>> {
+        self.parts.iter().find(|p| p.declaration.name == name)
+    }
+}
+
+impl<T> Listed<T> {
+    /// Reads its arguments; says which of those that are given it does not have.
+    pub fn read(&self, args: Args, sink: &mut Vec<Diagnostic>) -> Option<T> {
+        read_declared(args, self.declaration.arguments, sink, self.read)
+    }
+}
+
+/// Reads what is declared, and nothing else; says what is given besides.
+fn read_declared<T>(
+    args: Args,
+    declared: &'static [Argument],
+    sink: &mut Vec<Diagnostic>,
+    read: impl FnOnce(&mut PartReading) -> Option<T>,
+) -> Option<T> {
+    let mut reading = PartReading {
+        given: Given::new(args),
+        declared,
+        words: Vec::new(),
+        sink,
+    };
+    let made = read(&mut reading);
+    debug_assert!(made.is_none() || reading.given.is_declared(declared));
+    reading.given.args.finish(&[], reading.sink);
+    made
 }
 
 /// The arguments of a part at hand.
@@ -121,13 +138,24 @@ impl<'e> PartReading<'e, '_> {
         self.given.flag(a) || self.words.contains(&a.name)
     }
 
-    fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
+    /// The value of an argument that need not be given.
+    pub fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
         self.given.value(a, self.sink)
     }
 
     /// The value of an argument that must be given.
     pub fn needed(&mut self, a: &Argument) -> Option<&'e Expr> {
         self.given.needed(a, self.sink)
+    }
+
+    /// Whether the part declares an argument.
+    pub fn declares(&self, a: &Argument) -> bool {
+        self.declared.iter().any(|d| d.name == a.name)
+    }
+
+    /// Whether a value is given behind the name of an argument, which may be one that the part does not declare.
+    pub fn has(&self, a: &Argument) -> bool {
+        self.given.args.has(a.name)
     }
 
     /// The whole call.
@@ -142,6 +170,51 @@ impl<'e> PartReading<'e, '_> {
             Some(e) => self.report(real(e, bounds)),
             None => a.number_meant().map(|x| x.to_f64()),
         }
+    }
+
+    /// A number that must be given.
+    pub fn needed_number(&mut self, a: &Argument) -> Option<f64> {
+        let bounds = a.bounds()?;
+        let e = self.needed(a)?;
+        self.report(real(e, bounds))
+    }
+
+    /// A share that must be given, with or without its name.
+    pub fn share(&mut self, a: &Argument) -> Option<Exact> {
+        let bounds = a.bounds()?;
+        let Some(e) = self.given(a).or_else(|| self.given.unnamed(a)) else {
+            let name = &self.given.args.callee.name;
+            let message = format!("`{name}` needs {}", a.meaning);
+            let d = Diagnostic::error(codes::MISSING_ARGUMENT, self.span(), message);
+            let help = format!("write `{name}(10%)`");
+            return self.fail(d.help(help));
+        };
+        let value = exact(e, &Scope::new());
+        self.report(value.and_then(|value| bounded(value, bounds, e.span)))
+    }
+
+    /// What `read` makes of the call of its form that is given, or meant where nothing is said. `wrong`: what is said of another.
+    pub fn call<T>(
+        &mut self,
+        a: &Argument,
+        wrong: &str,
+        read: impl FnOnce(&str, &mut PartReading) -> Option<T>,
+    ) -> Option<T> {
+        let Form::Call(calls) = a.form else {
+            return None;
+        };
+        let (span, args) = match (self.given(a), a.silent) {
+            (Some(e), _) => (e.span, Args::of(e)),
+            (None, Silent::Is(word)) => (self.span(), Some(Args::listed(word, self.span(), &[]))),
+            (None, _) => return None,
+        };
+        let of = |args: &Args| calls.iter().find(|c| c.name == args.callee.name);
+        let Some((called, args)) = args.and_then(|args| Some((of(&args)?, args))) else {
+            let names: Vec<&str> = calls.iter().map(|c: &Called| c.name).collect();
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, span, wrong);
+            return self.fail(d.label(format!("`{}` is expected", names.join("` or `"))));
+        };
+        read_declared(args, called.arguments, self.sink, |r| read(called.name, r))
     }
 
     /// A whole number that need not be given, from 1, or from 0 if that is its form.

@@ -345,8 +345,8 @@ fn sees_no_padding(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     None
 }
 
-/// Says so once when a model is to predict tokens that it has already seen.
-pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+/// Says so once when a model is to predict tokens that it has already seen. `models`: what its fields may name.
+pub fn warn_of_lookahead(evolves: &[EvolveSpec], models: &[OfModel], sink: &mut Vec<Diagnostic>) {
     let fields = |e: &EvolveSpec| {
         let programs = e.unrolled.programs.iter().zip(&e.layers);
         let each = programs.flat_map(|(p, layers)| p.fields.iter().cloned().zip(layers.clone()));
@@ -354,30 +354,16 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
         let decider = decider.and_then(|d| Some((d.leaf.clone(), d.layer.clone()?)));
         each.chain(decider).collect::<Vec<_>>()
     };
-    let ahead = evolves
-        .iter()
-        .flat_map(fields)
-        .find_map(|(leaf, layer)| Some((leaf, layer.ahead()?)));
-    if let Some((leaf, layer)) = ahead {
-        let (verb, written) = match layer {
-            "attend" => ("attends to", "attention(heads: …, causal)"),
-            "conv" => ("reads", "conv(kernel: …, causal)"),
-            "shift" => ("reads", "shift(by: …)"),
-            _ => ("reads", ""),
-        };
+    let mut all = evolves.iter().flat_map(fields);
+    if let Some((leaf, _)) = all.find(|(_, layer)| layer.looks_ahead()) {
         let message = format!(
-            "`{}` {verb} later tokens, which the model is to predict",
+            "`{}` reads later tokens, which the model is to predict",
             leaf.name
         );
-        let d = Diagnostic::warning(codes::LOOKS_AHEAD, leaf.span, message);
-        let d = match layer == leaf.name {
-            true => d,
-            false if layer == "attend" => d.label("by attention that is not causal"),
-            false => d.label(format!("by its `{layer}`")),
-        };
-        sink.push(match written {
-            "" => d.help("a model that generates reads tokens up to each place, and none after it"),
-            _ => d.help(format!("for a model that generates, write `{written}`")),
+        let at_layer = models.iter().find_map(|m| pipeline::ahead(&leaf, m));
+        sink.push(match at_layer {
+            Some(d) => Diagnostic { message, ..d },
+            None => Diagnostic::warning(codes::LOOKS_AHEAD, leaf.span, message),
         });
     } else if let Some(e) = evolves.iter().find(|e| e.chooses_ahead()) {
         sink.push(routed::looks_ahead(e));

@@ -3,9 +3,11 @@
 use super::args::{EPS, bounded};
 use super::coeff::Coeff;
 use super::combination::Combination;
+use super::define::SchemeDef;
 use super::exponential::without_state;
 use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind};
+use super::function::NAMED;
 use super::mentions::Mentions;
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::StageTracer;
@@ -14,10 +16,29 @@ use super::stage::{Instr, Projection, default_eps};
 use super::time::Said;
 use super::value::Names;
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident, Range};
 use odec_grammar::diag::Diagnostic;
 use std::rc::Rc;
+
+/// What a step applies to states, beside fields.
+const OF_STATES: [&str; 3] = ["normalize", "normal", "nonnegative"];
+
+/// A name that stands for nothing that a step applies.
+fn not_called(name: &Ident, scheme: &SchemeDef) -> Diagnostic {
+    let fields = scheme.fields.iter().map(|f| f.name.as_str());
+    let numbers = NAMED.iter().map(|(name, _)| *name);
+    let known = fields.chain(OF_STATES).chain(numbers);
+    let d = unknown_name(&name.name, name.span, known)
+        .label("a field of this scheme or a function of numbers is expected");
+    match d.help {
+        Some(_) => d,
+        None => d.help(
+            "functions of numbers are `exp`, `log`, `sqrt`, `tanh`, `sigmoid` and `softplus`; layers and their functions stand in fields: `field f = linear |> relu`",
+        ),
+    }
+}
 
 impl StageTracer<'_> {
     pub(super) fn call(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
@@ -49,10 +70,7 @@ impl StageTracer<'_> {
                     if let Some(d) = without_state(&callee, span) {
                         return self.fail(d);
                     }
-                    let scheme = &names.frame.flow.scheme;
-                    let fields = scheme.fields.iter().map(|f| f.name.as_str());
-                    let d = unknown_name(&callee.name, callee.span, fields)
-                        .label("a field parameter of this scheme is expected");
+                    let d = not_called(&callee, &names.frame.flow.scheme);
                     self.fail(d)
                 }
             };
@@ -202,7 +220,11 @@ impl StageTracer<'_> {
             let d = Diagnostic::error(codes::MISSING_ARGUMENT, arg.value.span, message);
             return self.fail(d.help(HELP));
         }
-        let std = self.constant(&arg.value, &names.numbers())?;
+        // A proof says nothing of random numbers, however large they are; the number of its step is a symbol.
+        let std = match self.at.analysed {
+            true => Exact::one(),
+            false => self.constant(&arg.value, &names.numbers())?,
+        };
         let size = std.to_f64();
         if !(1e-30..=1e30).contains(&size) {
             let d = out_of_range(&std, arg.value.span);

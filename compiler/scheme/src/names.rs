@@ -227,7 +227,7 @@ impl<'s> Namespace<'s> {
                     Diagnostic::warning(codes::REDEFINITION, name.span, message)
                         .label("this definition is used instead of the library's")
                         .help(format!(
-                            "the library's scheme is in {}; choose another name to use both",
+                            "the library's {what} is in {}; choose another name to use both",
                             library.path()
                         )),
                 );
@@ -290,6 +290,9 @@ impl<'s> Namespace<'s> {
         if said >= MAX_MESSAGES {
             return d;
         }
+        if let Some(written) = self.layers.written(&name.name) {
+            return d.help(written);
+        }
         let known = self.names.keys().map(String::as_str);
         let known = known
             .chain(self.sources.library().iter().map(|s| s.name))
@@ -298,7 +301,9 @@ impl<'s> Namespace<'s> {
             .chain(["increment", "map"]);
         match odec_grammar::nearest(&name.name, known) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
-            None => d,
+            None => {
+                d.help("`odec help layers` lists the layers of fields, `odec schemes` the schemes")
+            }
         }
     }
 

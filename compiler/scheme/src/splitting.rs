@@ -8,6 +8,7 @@ use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::run::{Frame, StageTracer};
+use super::scalar::name_of;
 use super::stage::Steps;
 use crate::codes;
 use odec_grammar::Span;
@@ -30,6 +31,36 @@ fn one_part(sub: &SubFlow) -> Result<&Expr, Diagnostic> {
         }
         _ => Ok(&sub.fraction),
     }
+}
+
+/// The error for a scheme that is given its fields and no part of `h`.
+fn without_part(
+    sub: &SubFlow,
+    entries: &BTreeMap<String, FlowArg>,
+    frame: &Frame,
+) -> Option<Diagnostic> {
+    let fields = &frame.flow.scheme.fields;
+    let is_field = |n: &str| fields.iter().any(|f| f.name == n) || entries.contains_key(n);
+    let given: Vec<&Expr> = match &sub.fraction.kind {
+        ExprKind::Call(call) => call.args.iter().map(|a| &a.value).collect(),
+        _ => vec![&sub.fraction],
+    };
+    let named: Vec<String> = given
+        .into_iter()
+        .filter_map(name_of)
+        .map(|n| n.name)
+        .collect();
+    let name = &sub.name.name;
+    if is_field(name) || !named.iter().any(|n| is_field(n)) {
+        return None;
+    }
+    let message = format!("`{name}` is given no part of `h`");
+    let d = Diagnostic::error(codes::ARGUMENT_COUNT, sub.span, message)
+        .label("a scheme stands with its fields, and behind them its part of `h`");
+    Some(d.help(format!(
+        "write `{name}({})(1)` for a whole step",
+        named.join(", ")
+    )))
 }
 
 impl StageTracer<'_> {
@@ -88,6 +119,9 @@ impl StageTracer<'_> {
             kind: ExprKind::Name(sub.name.name.clone()),
             span: sub.name.span,
         };
+        if let Some(d) = without_part(sub, entries, frame) {
+            return self.fail(d);
+        }
         self.field_named(&name, entries, frame)
     }
 

@@ -81,8 +81,14 @@ impl Resolver<'_, '_> {
             }
         };
         self.is_one_step(&scheme, name)?;
-        for a in args {
-            self.no_by(a)?;
+        if let Some(by) = args.iter().find_map(|a| a.by.as_ref()) {
+            let d = Diagnostic::error(codes::MISPLACED, by.span, "`by` cannot be used here")
+                .label("a scheme inside of another follows its fields as they are given")
+                .help(format!(
+                    "inner schemes are named where the scheme around it is applied: `{}(att by heun, ffn)`",
+                    around.name.name
+                ));
+            return self.fail(d);
         }
         let mut seen: Vec<&Ident> = Vec::new();
         for (label, _) in labelled(args) {

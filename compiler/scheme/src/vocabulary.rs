@@ -59,6 +59,8 @@ pub struct Vocabulary {
     pub is_value: fn(layer: &str, label: &str) -> bool,
     /// Names that later versions compile, each with what there is instead, if there is something: `… through …; `.
     pub later: &'static [(&'static str, &'static str)],
+    /// Names that something has elsewhere, each with how it is written here.
+    pub elsewhere: &'static [(&'static str, &'static str)],
 }
 
 impl Vocabulary {
@@ -95,6 +97,12 @@ impl Vocabulary {
 
     fn find(&self, name: &str) -> Option<&LayerName> {
         self.layers.iter().find(|l| l.name == name)
+    }
+
+    /// How what has this name elsewhere is written here.
+    pub fn written(&self, name: &str) -> Option<&'static str> {
+        let found = self.elsewhere.iter().find(|(n, _)| *n == name);
+        found.map(|(_, written)| *written)
     }
 
     /// The error for a layer of a later version.

@@ -26,12 +26,21 @@ pub fn step(w: &StepWork) -> String {
 }
 
 fn evolve(e: &EvolveWork) -> String {
-    let each: Vec<String> = match e.each.as_slice() {
-        [(_, w)] => vec![format!("{} per step", step(w))],
+    // Steps that compute different things may be alike in this.
+    let mut each: Vec<(u64, String)> = Vec::new();
+    for (times, w) in &e.each {
+        let text = step(w);
+        match each.iter_mut().find(|(_, known)| *known == text) {
+            Some((all, _)) => *all += times,
+            None => each.push((*times, text)),
+        }
+    }
+    let each: Vec<String> = match &each[..] {
+        [(_, alike)] => vec![format!("{alike} per step")],
         several => {
             let each = several
                 .iter()
-                .map(|(times, w)| format!("{} in {}", step(w), count(*times as usize, "step")));
+                .map(|(times, text)| format!("{text} in {}", count(*times as usize, "step")));
             each.collect()
         }
     };

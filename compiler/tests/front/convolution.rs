@@ -162,7 +162,7 @@ fn mistakes_are_named() {
     conv(kernel: 65, causal): 65 is out of range
     conv(kernel: 3, dilation: 0): 0 is out of range
     conv(causal): `conv` needs `kernel`
-    conv(id, id, kernel: 3): `conv` has no argument `id`
+    conv(id, id, kernel: 3): `conv` takes fewer values
     shift(by: 0): 0 is out of range
     shift(by: 1, latter): `shift` has no argument `latter`
     ");

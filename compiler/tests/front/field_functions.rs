@@ -240,12 +240,45 @@ fn heads_are_normed_by_themselves() {
     close("rmsnorm(heads: 2)", &y["y"].data, &wanted);
 }
 
+/// A number is a column that all tokens have, and a column for each head stands for all of its columns.
+#[test]
+fn numbers_and_columns_of_heads() {
+    let rows = vec![vec![0.5, -1.0, 2.0, 4.0], vec![-0.25, 3.0, 1.0, -2.0]];
+    let column = |row: &[f64], c: usize| row[c];
+    let heads = |row: &[f64]| [row[0] + row[1], row[2] + row[3]];
+    for (text, wanted) in [
+        (
+            "concat(id, 1/2)",
+            Box::new(|row: &[f64]| [row, &[0.5]].concat()) as Box<dyn Fn(&[f64]) -> Vec<f64>>,
+        ),
+        (
+            "broadcast(sum(heads: 2), to: width, heads: 2)",
+            Box::new(move |row: &[f64]| heads(row).iter().flat_map(|s| [*s, *s]).collect()),
+        ),
+        (
+            "id/broadcast(sum(heads: 2), to: width, heads: 2)",
+            Box::new(move |row: &[f64]| {
+                (0..4).map(|c| column(row, c) / heads(row)[c / 2]).collect()
+            }),
+        ),
+    ] {
+        let wanted: Vec<f64> = rows.iter().flat_map(|row| wanted(row)).collect();
+        close(text, &applied(text, &rows, &[]).concat(), &wanted);
+    }
+    // Half of what was before is kept.
+    let text = "scan(1/2, id)";
+    let found = applied(text, &rows, &[]);
+    let second = rows[0].iter().zip(&rows[1]).map(|(a, b)| a / 2.0 + b);
+    let wanted: Vec<f64> = rows[0].iter().copied().chain(second).collect();
+    close(text, &found.concat(), &wanted);
+}
+
 #[test]
 fn mistakes_are_said() {
     let cases = [
         ("softmax(heads: 3)", "3 heads do not divide the width 8"),
         ("rmsnorm(heads: 16)", "16 heads do not divide the width 8"),
-        ("exp(id, id)", "`exp` has no argument `id`"),
+        ("exp(id, id)", "`exp` takes fewer values"),
         (
             "maximum(1, 2)",
             "`maximum` is applied to two values, or to one and a number",

@@ -20,6 +20,8 @@ fn model(precision: &str) -> String {
         "columns(to: width/2)",
         "columns(linear(8), from: 3)",
         "broadcast(mean, to: 5)",
+        "broadcast(mean(heads: 4), to: 12, heads: 4)",
+        "concat(id, 1/2)",
         "gelu",
         "gelu(approximate: tanh)",
         "relu",

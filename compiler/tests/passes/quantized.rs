@@ -74,7 +74,7 @@ fn generation_reads_integers_and_training_does_not() {
 
         let all = Integers::of(&m.program, &signatures(&m)).expect("there are some");
         assert_eq!(
-            (all.of, all.matrices, all.others, all.experts),
+            (all.of, all.matrices, all.others, all.grouped),
             (q, 15, 0, false)
         );
         assert_eq!(all.bytes, all.reals * share / 64);
@@ -126,7 +126,7 @@ fn matrices_of_experts_stay_as_they_are() {
     )
     .manifest;
     let all = Integers::of(&m.program, &signatures(&m)).expect("there are some");
-    assert!(all.experts && all.matrices >= 9, "{all:?}");
+    assert!(all.grouped && all.matrices >= 9, "{all:?}");
     reads_together("a mixture", &m, &mut executor(&m));
 }
 

@@ -534,14 +534,15 @@ fn routers_of_experts_tell_of_tokens_that_take_steps() {
 
 /// The same bits in pieces, with little memory, and where no token takes some steps.
 #[test]
-fn mixtures_in_routed_steps_keep_their_bits() {
-    for mixture in [EXPERTS, "moe(experts: 3, top_k: 1, hidden: 6)"] {
-        let (_, m) = planned_with(mixture, Tokens, "strang(f, g)", MIXED, "");
+fn mixtures_and_maps_of_heads_in_routed_steps_keep_their_bits() {
+    let fields = &format!("{HEADED}\n{MIXED}");
+    for mixture in [EXPERTS, "moe(experts: 3, top_k: 1, hidden: 6)", "headed"] {
+        let (_, m) = planned_with(mixture, Tokens, "strang(f, g)", fields, "");
         is_read_in_pieces(&mut varied(&m), MOST);
         for biased in [false, true] {
             let made = |memory: &str| {
                 let train = format!("{LOSS};  {memory}");
-                let (_, m) = planned_with(mixture, Tokens, "strang(f, g)", MIXED, &train);
+                let (_, m) = planned_with(mixture, Tokens, "strang(f, g)", fields, &train);
                 let mut e = varied(&m);
                 if biased {
                     two_steps(&mut e, &m);
@@ -559,6 +560,10 @@ const BOUNDED: &str =
     "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, softcap: 3/4, sinks)";
 /// Attention in which distances count, those of all tokens.
 const DISTANT: &str = "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, window: 3, bias: alibi, sinks)";
+
+/// Maps of heads: a matrix for each, one for all, and one by its transpose.
+const HEADED: &str = "layer headed(x: value) {\n  learn w[2, 3, width/2] = normal\n  learn v[8, width] = normal\n  \
+     up = linear(x, w) |> gelu |> per_head(linear(4), heads: 2)\n  return linear(up, v, transposed)\n}";
 
 /// Tokens that did not take a step are not attended to in it, whether they were read before or together.
 #[test]
@@ -593,13 +598,15 @@ fn neither_memory_nor_passing_over_changes_a_bit() {
 /// Programs in f32 against the meaning of their graphs.
 #[test]
 fn programs_compute_recursions() {
-    for (choice, loss, fields) in [
-        (Tokens, LOSS, MIXED),
-        (STEPS, NATS, MIXED),
-        (STEPS, NATS, BOUNDED),
-        (Tokens, LOSS, DISTANT),
+    let (mlp, headed) = ("swiglu(hidden: 6)", &format!("{HEADED}\n{MIXED}"));
+    for (choice, loss, mlp, fields) in [
+        (Tokens, LOSS, mlp, MIXED),
+        (STEPS, NATS, mlp, MIXED),
+        (STEPS, NATS, mlp, BOUNDED),
+        (Tokens, LOSS, mlp, DISTANT),
+        (Tokens, LOSS, "headed", headed),
     ] {
-        let (built, m) = planned(choice, "strang(f, g)", fields, loss);
+        let (built, m) = planned_with(mlp, choice, "strang(f, g)", fields, loss);
         let mut e = varied(&m);
         let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
         let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
@@ -619,39 +626,52 @@ fn programs_compute_recursions() {
     }
 }
 
-/// Of the products of later steps, none is one of all rows.
+/// The products of later steps that are of all rows.
 fn of_all_rows(graphs: &[&Graph]) -> usize {
     let of_all = |g: &&Graph| {
         let later = g
             .nodes()
             .filter(|(_, n)| n.site.step.is_some_and(|k| k > 0));
-        let all = later.filter(|(_, n)| matches!(n.op, OpKind::MatMul(_)));
-        all.count()
+        let of_all = |op: &OpKind| match op {
+            OpKind::MatMul(_) => true,
+            OpKind::GroupedMatMul(product) => !product.partial,
+            _ => false,
+        };
+        later.filter(|(_, n)| of_all(&n.op)).count()
     };
     graphs.iter().map(of_all).sum()
 }
 
-/// Multiply-adds of the maps of a step for a token: four of attention and three of 6 columns.
-const MAPS: u64 = (4 * WIDTH * WIDTH + 3 * 6 * WIDTH) as u64;
+/// Multiply-adds of the maps of attention for a token.
+const OF_ATTENTION: u64 = (4 * WIDTH * WIDTH) as u64;
+/// Of the three maps of `swiglu(hidden: 6)`, and of those of `headed`.
+const OF_SWIGLU: u64 = (3 * 6 * WIDTH) as u64;
+const OF_HEADED: u64 = (2 * 3 * WIDTH / 2 + 2 * 4 * 3 + 8 * WIDTH) as u64;
+const MAPS: u64 = OF_ATTENTION + OF_SWIGLU;
 
 /// After the first step, which all tokens take, no product is one of all rows; the work is that of the tokens that take a step.
 #[test]
 fn only_tokens_that_take_a_step_are_computed() {
-    let (built, m) = planned(Tokens, "lie(g, f)", REFERENCE, LOSS);
+    only_these_are_computed("swiglu(hidden: 6)", OF_SWIGLU);
+    only_these_are_computed("headed", OF_HEADED);
+}
+
+fn only_these_are_computed(mlp: &str, of_mlp: u64) {
+    let fields = format!("{HEADED}\n{REFERENCE}");
+    let (built, m) = planned_with(mlp, Tokens, "lie(g, f)", &fields, LOSS);
     let graphs = [&built.forward, &built.grad, built.decode.as_ref().unwrap()];
-    assert_eq!(of_all_rows(&graphs), 0);
+    assert_eq!(of_all_rows(&graphs), 0, "{mlp}");
     let costs = cost(&built, &m.program, options()).unwrap();
     let even = costs.even.unwrap();
     let (forward, backward) = (even.forward, even.backward);
     // Of 4 steps the first is whole, then 3/4, 2/4 and 1/4 of all tokens.
-    let step = SEQ as u64 * MAPS;
+    let step = SEQ as u64 * (OF_ATTENTION + of_mlp);
     let saved = step / 4 + step / 4 * 2 + step / 4 * 3;
     assert!(step.is_multiple_of(4) && saved > 0);
-    assert_eq!(costs.forward.contractions - forward.contractions, saved);
-    assert_eq!(
-        costs.backward.contractions - backward.contractions,
-        2 * saved
-    );
+    let difference = costs.forward.contractions - forward.contractions;
+    assert_eq!(difference, saved, "{mlp}");
+    let difference = costs.backward.contractions - backward.contractions;
+    assert_eq!(difference, 2 * saved, "{mlp}");
     // Of seven tokens 7, 5, 3 and 1 take a step; a pair is a product over the columns of both heads, and a sum.
     let pairs = |tokens: &[u64]| tokens.iter().map(|n| n * (n + 1) / 2).sum::<u64>();
     let each = 2 * WIDTH as u64;

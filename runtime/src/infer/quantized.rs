@@ -61,8 +61,8 @@ pub struct Integers {
     pub reals: u64,
     /// Bytes of matrices that stay as they are: those made of several parameters,
     pub others: u64,
-    /// and whether there are matrices of experts.
-    pub experts: bool,
+    /// and whether there are matrices of experts, or of heads.
+    pub grouped: bool,
 }
 
 impl Integers {
@@ -91,17 +91,17 @@ impl Integers {
                 bytes: 0,
                 reals: 0,
                 others: 0,
-                experts: false,
+                grouped: false,
             });
             sum.matrices += 1;
             sum.reals += bytes(0);
             sum.bytes += bytes(1);
         }
-        let grouped = |i: &Instr| matches!(spec(i), Some(KernelSpec::Grouped(_)));
-        let experts = instrs(EntryId::Decode).iter().any(grouped);
+        let is_grouped = |i: &Instr| matches!(spec(i), Some(KernelSpec::Grouped(_)));
+        let grouped = instrs(EntryId::Decode).iter().any(is_grouped);
         all.map(|all| Integers {
             others,
-            experts,
+            grouped,
             ..all
         })
     }

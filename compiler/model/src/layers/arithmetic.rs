@@ -44,6 +44,7 @@ impl LayerReader<'_> {
             let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is a number, not a value");
             return self.fail(d.label("a layer, a field or a value is expected here"));
         };
+        let rows = self.rows(sum.terms.iter().map(|t| (t.of, &t.read)))?;
         let first = sum.terms.iter().find(|t| t.read.columns > 1);
         let first = first.map(|t| (t.of, t.read.columns));
         for t in &sum.terms {
@@ -55,7 +56,6 @@ impl LayerReader<'_> {
                 return self.fail(d);
             }
         }
-        let rows = self.rows(sum.terms.iter().map(|t| (t.of, &t.read)))?;
         let fixed = sum.terms.iter().all(|t| t.read.fixed);
         let mut terms: Vec<(Exact, Network)> = (sum.terms.into_iter())
             .map(|t| (t.factor, t.read.network))
@@ -131,7 +131,7 @@ impl LayerReader<'_> {
         }
     }
 
-    fn number(&mut self, e: &Expr) -> Option<Exact> {
+    pub(super) fn number(&mut self, e: &Expr) -> Option<Exact> {
         report(number(e, self.scope), self.sink)
     }
 
@@ -237,6 +237,7 @@ impl LayerReader<'_> {
             (Some(x), Some(y)) => (x, y),
             (one, other) => return one.or(other),
         };
+        let rows = self.rows([(a, &x), (b, &y)].into_iter())?;
         if !fit(x.columns, y.columns) {
             let (width, other) = (x.columns, y.columns);
             let message = format!("values of width {width} and {other} cannot be multiplied");
@@ -246,7 +247,7 @@ impl LayerReader<'_> {
         Some(Read {
             columns: x.columns.max(y.columns),
             fixed: x.fixed && y.fixed,
-            rows: self.rows([(a, &x), (b, &y)].into_iter())?,
+            rows,
             from: None,
             network: Network::Product(Box::new([x.network, y.network])),
         })
@@ -305,7 +306,17 @@ fn located(
         Some(name) => format!("`{} |> linear({width})`", name.name),
         None => format!("`… |> linear({width})` for the second"),
     };
-    let d = d.help(format!("bring both to one width, for example by {written}"));
+    let (wide, narrow) = (width.max(other), width.min(other));
+    // Heads of fewer columns are rare.
+    let of_heads = match wide.is_multiple_of(narrow) && wide >= 4 * narrow {
+        true => format!(
+            "; numbers of {narrow} heads stand beside their columns as `broadcast(…, to: {wide}, heads: {narrow})`"
+        ),
+        false => String::new(),
+    };
+    let d = d.help(format!(
+        "bring both to one width, for example by {written}{of_heads}"
+    ));
     let places = [a, b].into_iter().filter_map(set);
     places.fold(d, |d, n| {
         let label = format!("`{}` gets its width here", n.name.name);

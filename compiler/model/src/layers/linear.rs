@@ -8,9 +8,9 @@ use super::{
     Reads, Start, TypeResult, Weights, part_of,
 };
 use crate::codes;
+use crate::scheme::scalar::name_of;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::matmul::Layout;
-use odec_graph::ops::{Add, MatMul};
+use odec_graph::ops::Add;
 use odec_graph::{Builder, Value, nn};
 
 const BIAS: Argument = Argument::flag("bias", "the map has a bias");
@@ -85,6 +85,11 @@ impl Layer for Linear {
             return r.fail(d.help("write `learn w[rows, width] = normal` in the body, then `linear(w)` and `linear(w, transposed)`"));
         }
         let columns = match said {
+            Some(n) if name_of(n).is_none() && r.constant(n).is_none() => {
+                let message = "this is neither a number of columns nor a matrix";
+                let d = Diagnostic::error(codes::NOT_A_NUMBER, n.span, message);
+                return r.fail(d.help("matrices are learned, `learn w[columns, width] = normal`, or made of such by functions and arithmetic: `linear(exp(w))`"));
+            }
             Some(n) => r.whole(n, MAX_WIDTH)?,
             None => r.state_width(),
         };
@@ -122,7 +127,7 @@ impl Layer for Linear {
                 (Some(heads), transposed) => {
                     nn::linear_heads(b, at.x, weight, (heads, transposed))?
                 }
-                (None, true) => b.push1(MatMul::new(Layout::Nn), &[at.x, weight])?,
+                (None, true) => nn::linear_transposed(b, at.x, weight)?,
                 (None, false) => return nn::affine(b, at.x, nn::Affine { weight, bias }),
             };
             match bias {

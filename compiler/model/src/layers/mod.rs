@@ -6,6 +6,9 @@
 //! tables (`functions.rs`, `column_functions.rs`). Pipelines and arithmetic are
 //! read by `pipeline.rs` and `arithmetic.rs` and are a [`Network`]. Layers written in the language are read by `written.rs`, and stand for what
 //! their bodies compute.
+//!
+//! Arguments are read by their declarations, so what is documented is what is read. Tests (`compiler/tests/front/layers.rs`) and docs/layers.md
+//! (`odec help layers`) are made of what a layer declares.
 
 mod angles;
 mod arithmetic;
@@ -412,6 +415,16 @@ const NAMES: [LayerName; COUNT] = {
     names
 };
 
+const ATTENTION: &str =
+    "`attention(heads: 4, causal)` has maps of its own; `attend(q, k, v, heads: 4)` has none";
+const BETWEEN: &str = "write `minimum(maximum(x, -1), 1)`";
+const COLUMNS_OF: &str = "`columns(x, from: 0, to: width/2)` takes columns that stand side by side";
+const CONCAT: &str = "`concat(x, y)` puts columns side by side";
+const LINEAR: &str = "`linear(n)` is a map with a matrix of its own; `learn w[n, width] = normal`, `linear(w)` is one with the body's";
+const MLP: &str =
+    "`gelu(hidden: 4*width)`, `swiglu(hidden: 4*width)` and others are MLPs: `odec help layers`";
+const POWER: &str = "write `x^2`, `x^(1/2)` or `exp(p*log(x))`";
+
 /// What files may name, and what they may not yet.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     layers: &NAMES,
@@ -424,6 +437,66 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
     later: &[
         ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
         ("nonnegative", ""),
+    ],
+    elsewhere: &[
+        ("bmm", LINEAR),
+        ("cat", CONCAT),
+        ("chunk", COLUMNS_OF),
+        ("clamp", BETWEEN),
+        ("clip", BETWEEN),
+        ("dense", LINEAR),
+        ("einsum", LINEAR),
+        ("ffn", MLP),
+        ("fc", LINEAR),
+        ("feed_forward", MLP),
+        ("gather", COLUMNS_OF),
+        (
+            "h",
+            "step sizes stand in schemes: `step x { return x + h*F(x) }`, and in `evolve … { h = 1/2 }`",
+        ),
+        (
+            "heads",
+            "`heads` is an argument: `attention(heads: 4, causal)`, `sum(x, heads: 4)`",
+        ),
+        ("hstack", CONCAT),
+        ("identity", "what a layer is applied to is `id`"),
+        ("layer_norm", "`layernorm` is the layer"),
+        (
+            "mask",
+            "which tokens are attended to is said by `causal`, `window` and `bias` of `attend`",
+        ),
+        ("matmul", LINEAR),
+        ("mha", ATTENTION),
+        ("mlp", MLP),
+        ("multi_head_attention", ATTENTION),
+        (
+            "norm",
+            "`rmsnorm` and `layernorm` are norms with gains, `normalize(x)` has length 1, `sqrt(sum(square(x)))` is a length",
+        ),
+        (
+            "normal",
+            "random numbers stand in steps of schemes: `x + h*F(x) + sqrt(h)*normal(std: 1/10)`",
+        ),
+        ("pow", POWER),
+        ("power", POWER),
+        ("rms_norm", "`rmsnorm` is the layer"),
+        (
+            "rope",
+            "`rotary(heads: 4)` turns the columns of heads; `attention(heads: 4, causal, rope)` does so by itself",
+        ),
+        ("self_attention", ATTENTION),
+        ("slice", COLUMNS_OF),
+        ("split", COLUMNS_OF),
+        ("stack", CONCAT),
+        ("swish", "`silu` is x sigmoid(x)"),
+        (
+            "t",
+            "what depends on time reads `time(…)`, a layer; in schemes `t` is the time",
+        ),
+        (
+            "transpose",
+            "`linear(w, transposed)` multiplies by the transpose of a matrix",
+        ),
     ],
 };
 

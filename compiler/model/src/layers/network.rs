@@ -18,6 +18,8 @@ pub enum Network {
     State(String),
     /// A parameter that is read as it is: the same for all tokens.
     Learned(LayerParam),
+    /// A number in the place of a value: one column, the same for all tokens.
+    Number(Exact),
     Pipe(Vec<Network>),
     /// `Σ cᵢ fᵢ(x) + plus`.
     Sum {
@@ -109,7 +111,7 @@ impl Network {
     fn parts<'n>(&'n self, out: &mut Vec<Part<'n>>) {
         match self {
             Network::Layer(layer) => out.push(Part::Layer(layer)),
-            Network::Argument(_) => {}
+            Network::Argument(_) | Network::Number(_) => {}
             Network::State(label) => out.push(Part::State(label)),
             Network::Learned(p) => out.push(Part::Learned(p)),
             Network::Pipe(parts) => parts.iter().for_each(|n| n.parts(out)),
@@ -168,18 +170,6 @@ impl Network {
         self.reads().later_tokens
     }
 
-    /// The first of its layers that reads tokens after a token.
-    pub fn ahead(&self) -> Option<&'static str> {
-        let mut parts = Vec::new();
-        self.parts(&mut parts);
-        let mut layers = parts.into_iter().filter_map(|part| match part {
-            Part::Layer(layer) => Some(layer),
-            Part::Learned(_) | Part::State(_) => None,
-        });
-        let first = layers.find(|l| l.reads().later_tokens);
-        first.map(LayerKind::name)
-    }
-
     /// Whether it adds something of its own to each position.
     pub fn sees_positions(&self) -> bool {
         self.reads().sinusoids
@@ -200,6 +190,7 @@ impl Network {
         match self {
             Network::Layer(layer) => layer.gives_shares(),
             Network::Argument(i) => named.get(*i).copied().unwrap_or(false),
+            Network::Number(c) => !c.is_negative() && *c <= Exact::one(),
             Network::Pipe(parts) => parts.last().is_some_and(|n| n.gives_shares(named)),
             Network::Product(of) => of.iter().all(|n| n.gives_shares(named)),
             Network::Body(body) => {
@@ -253,6 +244,7 @@ impl Network {
                 at.named.get(*i).copied().ok_or_else(missing)
             }
             Network::Learned(p) => w.param(b, &p.path),
+            Network::Number(c) => nn::constant(b, c.clone()),
             Network::State(label) => w.state(b, label),
             Network::Pipe(parts) => {
                 let mut at = at;

@@ -184,6 +184,8 @@ pub(super) struct OfField {
     pub fields: BTreeMap<String, Known>,
     /// Whether the layer at hand may give fewer tokens than the state has.
     pub fewer: bool,
+    /// Of each layer that reads later tokens, what is to be said of it in a model that predicts them.
+    pub ahead: Vec<Diagnostic>,
 }
 
 impl OfField {
@@ -194,6 +196,7 @@ impl OfField {
             kinds: Vec::new(),
             fields: BTreeMap::new(),
             fewer: false,
+            ahead: Vec::new(),
         }
     }
 }
@@ -291,8 +294,27 @@ pub fn read(
     let before = widths.first().copied().filter(|_| named.is_empty());
     let given = (0..named.len()).map(Network::Argument).collect();
     let body = leaf.body.as_ref()?;
-    let read = whole(body, &leaf.layers, (before, named), model, sink)?;
+    let of_field = &mut OfField::new(model);
+    let read = whole(body, &leaf.layers, (before, named), of_field, sink)?;
     Some(read.with(given).for_tokens())
+}
+
+/// What is to be said of the first layer of a field that reads later tokens, at states of this model.
+pub fn ahead(leaf: &Leaf, model: &OfModel) -> Option<Diagnostic> {
+    let width = model.sizes.width;
+    let named = leaf.params.iter().enumerate();
+    let named = named.map(|(i, name)| Named::of_tokens(name.clone(), i, width));
+    let named: Vec<Named> = named.collect();
+    let before = Some(width).filter(|_| named.is_empty());
+    let of_field = &mut OfField::new(model);
+    whole(
+        leaf.body.as_ref()?,
+        &leaf.layers,
+        (before, named),
+        of_field,
+        &mut Vec::new(),
+    )?;
+    of_field.ahead.drain(..).next()
 }
 
 /// What stands before the logits: from states to states.
@@ -304,7 +326,7 @@ pub fn output(
 ) -> Option<Network> {
     let width = model.sizes.width;
     let before = (Some(width), Vec::new());
-    let read = whole(body, layers, before, model, sink)?;
+    let read = whole(body, layers, before, &mut OfField::new(model), sink)?;
     let (layer, out) = read.with(Vec::new()).for_tokens();
     if out != width {
         sink.push(ends_with(body.span(), out, width).help("the logits are read from the state"));
@@ -325,19 +347,19 @@ fn whole(
     body: &Body,
     layers: &Layers,
     (before, named): (Option<u64>, Vec<Named>),
-    model: &OfModel,
+    of_field: &mut OfField,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Known> {
     let mut roles = Roles::default();
     body_roles(body, layers, &mut roles);
     let mut reader = LayerReader {
-        scope: &model.sizes.scope(),
+        scope: &of_field.sizes.scope(),
         layers,
         given: &Given::default(),
-        width: model.sizes.width,
+        width: of_field.sizes.width,
         sink,
         naming: Naming::of_field(roles),
-        of_field: &mut OfField::new(model),
+        of_field,
     };
     let known = written::body(&mut reader, body, before, named)?;
     if let Some(from) = &known.from {
@@ -486,6 +508,13 @@ impl LayerReader<'_> {
     /// A part of a field: layers one after the other, arithmetic, a named value, or one layer.
     pub(super) fn value_or_matrix(&mut self, e: &Expr, input: Input) -> Option<Read> {
         match &e.kind {
+            kind if !matches!(kind, ExprKind::Name(_)) && self.is_number(e, input) => Some(Read {
+                network: Network::Number(self.number(e)?),
+                columns: 1,
+                fixed: true,
+                rows: None,
+                from: None,
+            }),
             ExprKind::Pipe(..) => self.pipe(e, input),
             ExprKind::Tuple(items) if items.len() == 1 => self.value_or_matrix(&items[0], input),
             ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, input),
@@ -504,7 +533,6 @@ impl LayerReader<'_> {
                 None if self.scope.contains_key(name) => self.fail(a_named_number(name, e.span)),
                 None => reading::read(self, e, input),
             },
-            _ if self.is_number(e, input) => self.fail(a_number(e.span)),
             ExprKind::Call(call) if is_when(call) => self.chosen(call, e.span, input),
             _ => {
                 let called = Args::of(e).map(|a| a.callee);
@@ -565,6 +593,12 @@ impl LayerReader<'_> {
         let mut parts = Vec::new();
         pipeline(e, &mut parts);
         let (first, rest) = parts.split_first()?;
+        if let Some(number) = parts.iter().find(|p| self.is_number(p, input)) {
+            return self.fail(match &number.kind {
+                ExprKind::Name(name) => a_named_number(name, number.span),
+                _ => a_number(number.span),
+            });
+        }
         for p in rest {
             let Some(name) = name_of(p) else { continue };
             if let Some(named) = input.find(&name.name) {
@@ -648,6 +682,29 @@ impl LayerReader<'_> {
         Some(self.value(e, input))
     }
 
+    /// Says of what is left among the arguments of a layer that it is a matrix, or one value more than the layer is applied to.
+    pub(super) fn no_more_values(
+        &mut self,
+        args: &mut Args,
+        own: &dyn Fn(&str) -> bool,
+        input: Input,
+    ) -> Option<()> {
+        if let Some(e) = args.first_of(|e| self.is_matrix(e, input)) {
+            return self.fail(a_matrix(e, input));
+        }
+        // The name of a layer may be meant as a word.
+        let is_value = |e: &Expr| {
+            let named = name_of(e).is_none_or(|n| n.name == "id" || input.find(&n.name).is_some());
+            named && self.is_value(e, own, input)
+        };
+        let Some(e) = args.first_of(is_value) else {
+            return Some(());
+        };
+        let message = format!("`{}` takes fewer values", args.callee.name);
+        let d = Diagnostic::error(codes::ARGUMENT_COUNT, e.span, message);
+        self.fail(d.label("one too many"))
+    }
+
     /// What a layer of one value is applied to: what it is given, or what stands before it.
     pub(super) fn applied<'i>(
         &mut self,
@@ -685,7 +742,7 @@ pub(super) fn of_nothing(args: &Args, input: Input) -> Diagnostic {
 fn a_number(span: Span) -> Diagnostic {
     Diagnostic::error(codes::NOT_A_FIELD, span, "this is a number, not a value")
         .label("a layer, a field or a value is expected here")
-        .help("numbers are added to values and multiply them: `1 - x`, `2*x`")
+        .help("numbers are added to values and multiply them: `1 - x`, `2*x`; a layer of several values takes them: `concat(x, 1/2)`")
 }
 
 /// A number that has a name, where a value is expected.
@@ -721,7 +778,7 @@ fn a_matrix(e: &Expr, input: Input) -> Diagnostic {
     let message = format!("{what} is a matrix, not a value of each token");
     let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, message);
     let d = d.label("a value is expected here").help(format!(
-        "multiply by it: `x |> linear({name})`, or `x |> linear({name}, transposed)`"
+        "multiply by it: `x |> linear({name})`, or `x |> linear({name}, transposed)`; functions of it are matrices: `exp({name})`"
     ));
     match named {
         Some(named) => d.also(named.name.span, "set here"),

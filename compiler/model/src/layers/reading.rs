@@ -13,6 +13,7 @@ use super::{
 use crate::arguments::Given;
 use crate::codes;
 use crate::scheme::args::{Args, bounded, report};
+use crate::scheme::mentions::Mentions;
 use crate::scheme::scalar::{name_of, not_supported, number, whole};
 use crate::scheme::{Coeff, Layers};
 use odec_grammar::Span;
@@ -114,8 +115,15 @@ fn built_in(
         rows: None,
     };
     let made = (definition.read)(&mut reading);
+    let span = reading.span();
+    if let Some((Network::Layer(layer), _)) = &made
+        && layer.reads().later_tokens
+    {
+        let said = ahead(definition, span);
+        reading.reader.of_field.ahead.push(said);
+    }
     let Reading {
-        given,
+        mut given,
         settled,
         fixed,
         rows,
@@ -129,9 +137,29 @@ fn built_in(
     if !settled {
         // What is declared is read, and nothing else.
         debug_assert!(made.is_none() || given.is_declared(definition.arguments));
+        let own = |word: &str| is_word(definition.arguments, word);
+        reader.no_more_values(&mut given.args, &own, input)?;
         given.args.finish(LATER_ARGUMENTS, reader.sink);
     }
     made.filter(|_| reader.sink.len() == before)
+}
+
+/// What is to be said of a layer that reads later tokens in a model that predicts them.
+fn ahead(definition: &Definition, span: Span) -> Diagnostic {
+    let message = format!("`{}` reads later tokens", definition.name);
+    let d = Diagnostic::warning(codes::LOOKS_AHEAD, span, message);
+    let d = d.label("this reads tokens after the one that it computes");
+    let words = definition.arguments.iter().map(|a| a.name);
+    d.help(causal_help(definition.name, words))
+}
+
+/// What to write instead of a layer that reads later tokens, by the words that it takes.
+pub(super) fn causal_help<'w>(layer: &str, mut words: impl Iterator<Item = &'w str>) -> String {
+    match words.find(|word| ["causal", "later"].contains(word)) {
+        Some("causal") => format!("for a model that generates, write `{layer}(…, causal)`"),
+        Some(word) => format!("for a model that generates, leave `{word}` out"),
+        None => "a model that generates reads tokens up to each place, and none after it".into(),
+    }
 }
 
 /// The error for a name that is not a layer.
@@ -160,6 +188,7 @@ fn unknown(
     let values = input.named.iter().map(|n| n.name.name.as_str());
     let near = odec_grammar::nearest(name, values).or(layers.near(name));
     let near = near.map(|n| format!("did you mean `{n}`?"));
+    let near = VOCABULARY.written(name).map(String::from).or(near);
     let message = format!("`{name}` is not a layer");
     Diagnostic::error(codes::UNKNOWN_NAME, args.callee.span, message)
         .label("a pipeline consists of layers and of fields")
@@ -458,6 +487,19 @@ impl<'e> Reading<'_, 'e, '_> {
     /// A layer among the arguments, as it is applied to so many columns, which are its `width`. Of the values with names it may name those that are
     /// the same for all tokens.
     pub fn applied_to(&mut self, e: &'e Expr, columns: u64) -> Option<(Network, u64)> {
+        let mut mentioned = Mentions::default();
+        mentioned.expr(e);
+        let of_tokens = self.input.named.iter().filter(|n| !n.fixed);
+        let mut seen = of_tokens.filter(|n| mentioned.read.contains(n.name.name.as_str()));
+        if let Some(value) = seen.next() {
+            let (layer, name) = (self.name(), &value.name.name);
+            let message = format!("`{name}` has no columns of a head alone inside of `{layer}`");
+            let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
+            let d = d.label("this is computed of the columns of one head");
+            return self.refuse(d.also(value.name.span, "set here").help(format!(
+                "apply it to the value: `{name} |> {layer}(…)`; of several values, `{layer}` takes what is made of them"
+            )));
+        }
         let fixed = self.input.named.iter().filter(|n| n.fixed);
         let named: Vec<Named> = fixed.cloned().collect();
         let before = Some(columns);

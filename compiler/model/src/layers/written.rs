@@ -3,6 +3,9 @@
 //! Takes a layer and the arguments that it is given; gives what its body computes. Inside, `width` is that of what the layer is applied to,
 //! and roles are counted on through the field, so that parameters are called as if the body had been written there. A field is what it
 //! is alone: `width` is the model's, and however often it is named, it has one set of parameters.
+//!
+//! What a use gives a layer is read by `given.rs`, what `when` chooses by `pipeline.rs`, arithmetic of values by `arithmetic.rs`; `naming.rs` says
+//! what parameters are called. What comes out is a network of layers in Rust.
 
 use super::given::{self, Given, State};
 use super::naming::Roles;
@@ -10,6 +13,7 @@ use super::network::{self, Network, Set};
 use super::pipeline::{
     Input, LayerReader, Named, OfField, OfModel, Read, Rows, Sizes, count_roles, of_nothing,
 };
+use super::reading::causal_help;
 use super::states::Elsewhere;
 use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
@@ -71,6 +75,7 @@ pub(super) fn read<'e>(
 ) -> Option<Read> {
     let span = args.span;
     let before = reader.sink.len();
+    let ahead = reader.of_field.ahead.len();
     let mut given = Given::words(reader, layer, &mut args);
     let values = values(reader, layer, &mut args, input)?;
     let width = match layer.is_field {
@@ -79,6 +84,7 @@ pub(super) fn read<'e>(
     };
     let states = given::states(reader, layer, &mut args, input)?;
     given.labelled(reader, layer, &mut args, width);
+    reader.no_more_values(&mut args, &|_| false, input)?;
     args.finish(LATER_ARGUMENTS, reader.sink);
     if reader.sink.len() > before {
         return None;
@@ -129,6 +135,15 @@ pub(super) fn read<'e>(
     let used = given.text(layer, width);
     for d in &mut reader.sink[before..] {
         of_use(d, span, &used);
+    }
+    for d in &mut reader.of_field.ahead[ahead..] {
+        let elsewhere = d.labels.first().map(|l| l.span.source) != Some(span.source);
+        of_use(d, span, &used);
+        if elsewhere {
+            d.labels.truncate(1);
+            let words = layer.params.iter().map(|p| p.label.name.as_str());
+            d.help = Some(causal_help(&layer.name.name, words));
+        }
     }
     let mut made = made?;
     (made.at, made.span) = (values.at(), span);
