@@ -5,8 +5,8 @@
 use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::expr::{Access, Body, ExprId};
-use odec_program::kernel::{Attend, Delay, Groups, LinearAttend, Scan, ScanForm, Share};
-use odec_program::{Coeff, Quantized};
+use odec_program::kernel::{Attend, Delay, Groups, KernelSpec, LinearAttend, Scan, ScanForm};
+use odec_program::{Coeff, DType, Quantized};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -76,6 +76,9 @@ impl Scalars<'_> {
 
 pub type RowRule = Box<dyn Fn(&mut Scalars, &[ExprId]) -> ExprId>;
 
+/// The kernel of an op, in a type of arithmetic.
+pub type AlongRule = Box<dyn Fn(DType) -> KernelSpec>;
+
 /// How code generation sees an op. Domain of row kernels: rows × columns of the widest operand or result.
 pub enum Kind {
     /// A buffer that exists before the entry runs: parameter, input, constant table.
@@ -124,15 +127,14 @@ pub enum Kind {
     ScatterAdd,
     /// Sum of the only operand over the batch: `[B, S, C]` → `[P, C]`, zero from S on.
     PositionSum,
-    /// Sum of the only operand over the tokens of each sequence: `[B, S, C]` → `[B, 1, C]`.
-    SequenceSum,
     /// Operands and results as the kernel's specification says, which the lowering gives its type; a carry is the last operand and the last
     /// result.
     Scan(Scan),
     /// Operands x and the ring, a source; results y and the ring.
     Delay(Delay),
-    /// Operands scores and open; 1 where a token is one of this share of its sequence.
-    TopTokens(Share),
+    /// A kernel along the tokens of each sequence, in the type that the lowering gives it: dims are the sequences and tokens of the first
+    /// operand, operands those of the op, then its results.
+    Along(AlongRule),
 }
 
 impl Kind {

@@ -30,6 +30,7 @@ mod measured;
 mod memory;
 mod moe;
 mod numbers;
+mod ops;
 mod optimiser;
 mod origins;
 mod pictures;

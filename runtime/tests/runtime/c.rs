@@ -235,22 +235,7 @@ fn function(k: &Kernel) -> String {
   table[at[r] * {n} + c] += from[r * {n} + c];"
             );
         }
-        KernelSpec::Attend(_)
-        | KernelSpec::AttendBackward(_)
-        | KernelSpec::AttendCached(_)
-        | KernelSpec::LinearAttend(_)
-        | KernelSpec::PositionSum(_)
-        | KernelSpec::SequenceSum(_)
-        | KernelSpec::Scan(_)
-        | KernelSpec::Delay(_)
-        | KernelSpec::Keep(_)
-        | KernelSpec::TopTokens(_)
-        | KernelSpec::Grouped(_)
-        | KernelSpec::GroupedOuter(_) => {
-            unreachable!(
-                "the tiny model has no attention, no positions, no recurrence and no experts"
-            )
-        }
+        other => unreachable!("the tiny model has no {}", other.kind()),
     }
     s + "}\n"
 }

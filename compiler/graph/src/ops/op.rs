@@ -65,7 +65,7 @@ pub struct Sample {
     pub high: f64,
     /// Exclusive bound of random index inputs.
     pub indices: u64,
-    /// Relative tolerance of compiled f32 code against `eval`.
+    /// How far a planned program in f32 may be from `eval`, in proportion to the largest number of the result, or 1.
     pub tolerance: f64,
 }
 

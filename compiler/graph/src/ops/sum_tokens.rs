@@ -8,6 +8,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
+use odec_program::kernel::{Gather, KernelSpec};
 
 /// `x[B, S, C] → [B, 1, C]`: `y[b] = Σ_t x[b, t]`, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +53,11 @@ impl Op for SumTokens {
         Vjp::Rule(vec![Some(each)])
     }
 
-    fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::SequenceSum
+    fn kind(&self, ins: &[TensorType]) -> Kind {
+        let cols = ins[0].cols();
+        Kind::Along(Box::new(move |dtype| {
+            KernelSpec::SequenceSum(Gather { dtype, cols })
+        }))
     }
 
     fn samples() -> Vec<Sample> {

@@ -6,7 +6,7 @@ use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::kernel::Share;
+use odec_program::kernel::{self, KernelSpec, Share};
 
 /// `scores[B, S, 1], open[B, S, 1] → [B, S, 1]`: 1 where a token is one of the open ones of its text (above 0) with the largest scores, as many
 /// as a share of all its tokens, rounded up; else 0. Of equal scores the earlier come first; one that is no number counts as −∞.
@@ -66,7 +66,9 @@ impl Op for TopTokens {
     }
 
     fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::TopTokens(self.share)
+        let share = self.share;
+        let kernel = move |dtype| KernelSpec::TopTokens(kernel::TopTokens { dtype, share });
+        Kind::Along(Box::new(kernel))
     }
 
     fn samples() -> Vec<Sample> {

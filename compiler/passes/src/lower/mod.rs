@@ -18,7 +18,7 @@ use contract::{Panels, PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Site, Value};
 use odec_program::kernel::{
-    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan, TopTokens,
+    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan,
 };
 use odec_program::site::naming_site;
 use odec_program::{Coeff, DType, Operand, Size};
@@ -389,13 +389,6 @@ impl Lowering<'_> {
                 );
                 Ok(())
             }
-            (Kind::SequenceSum, _) => {
-                let (dtype, cols) = (self.real, self.graph.ty(results[0]).cols());
-                let spec = KernelSpec::SequenceSum(Gather { dtype, cols });
-                let args = self.buffers(&[operands[0], results[0]])?;
-                self.launch(spec, args, sizes(&[0, 1]), vec![], n);
-                Ok(())
-            }
             (Kind::LinearAttend(spec), _) => {
                 let dtype = self.real;
                 let spec = KernelSpec::LinearAttend(LinearAttend { dtype, ..spec });
@@ -416,10 +409,8 @@ impl Lowering<'_> {
                 let spec = KernelSpec::Delay(Delay { dtype, ..spec });
                 self.recurrence(spec, dims, n, results)
             }
-            (Kind::TopTokens(share), _) => {
-                let dtype = self.real;
-                let spec = KernelSpec::TopTokens(TopTokens { dtype, share });
-                self.recurrence(spec, sizes(&[0, 1]), n, results)
+            (Kind::Along(kernel), _) => {
+                self.recurrence(kernel(self.real), sizes(&[0, 1]), n, results)
             }
             (Kind::ScatterAdd, _) => {
                 let (index, rows) = (operands[0], operands[1]);
