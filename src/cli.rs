@@ -168,6 +168,7 @@ pub enum Command {
   odec help train
   odec help attention
   odec help sgd
+  odec help z_loss
   odec help memory --file mine.ode
   odec help layers > docs/layers.md
   odec help parts > docs/parts.md")]

@@ -55,6 +55,17 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     ] {
         assert!(page.contains(part), "{part} is not in\n{page}");
     }
+    let page = place.good(&["help", "velocity"]);
+    for part in [
+        "velocity, a term of a loss",
+        "`uniform` or `logit_normal(mean: …, std: …)`",
+        "`std` is a number from 0.001 to 100 [1]",
+        "Lipman",
+    ] {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
+    let (_, said) = place.bad(&["help", "z_los"]);
+    assert!(said.contains("did you mean `z_loss`?"), "{said}");
     let page = place.good(&["help", "when"]);
     assert!(
         page.contains("|> when(rope, rotary(heads: heads))"),

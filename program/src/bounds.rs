@@ -40,7 +40,7 @@ impl Bounds {
             Bounds::PositiveShare => "a share above 0%, to 100%",
             Bounds::BelowOne => "a number from 0 to below 1",
             Bounds::Within(least, most) => {
-                let short = |x: f64| match (1e-3..1e4).contains(&x) {
+                let short = |x: f64| match x == 0.0 || (1e-3..1e4).contains(&x.abs()) {
                     true => x.to_string(),
                     false => format!("{x:e}"),
                 };

@@ -290,9 +290,9 @@ fn parts() -> Done {
     Ok(())
 }
 
-const PARTS_HEAD: &str = "# Inputs, outputs, data, optimisers
+const PARTS_HEAD: &str = "# Inputs, outputs, data, losses, optimisers
 
-Written by `odec help parts > docs/parts.md`, from what each part declares (`compiler/model/src/inputs/`, `embeddings/`, `positions/`, `outputs/`, `sources/`, `program/src/optimizers/`, `schedules/`); a test compares.
+Written by `odec help parts > docs/parts.md`, from what each part declares (`compiler/model/src/inputs/`, `embeddings/`, `positions/`, `outputs/`, `sources/`, `losses/`, `program/src/optimizers/`, `schedules/`); a test compares.
 `odec help tokens` prints those of one name.
 
 A model is an input, an embedding, evolves, an output; its train block names a data source, a [loss](guide/losses.md), an optimiser and a schedule. What fields are made of: [layers](layers.md).

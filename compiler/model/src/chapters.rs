@@ -1,11 +1,12 @@
 //! What the documentation says of all parts that are not layers, place by place: inputs, embeddings, positions, outputs, data sources,
-//! optimisers, schedules.
+//! terms of a loss, optimisers, schedules.
 
 use super::alone::SHOWN;
 use super::embeddings::{EMBEDDINGS, Embedding};
 use super::inputs::{INPUTS, Input};
 use super::layers::LayerParam;
 use super::leading::LEADING;
+use super::losses::TERMS;
 use super::marks::MARKS;
 use super::outputs::{OUTPUT, OUTPUTS};
 use super::page::{ArgumentLine, Page, line, lines, short};
@@ -82,6 +83,11 @@ pub fn chapters() -> Vec<Chapter> {
             pages: pages("a data source", SOURCES.declarations(), |_| None),
         },
         Chapter {
+            title: "Loss terms",
+            about: LOSSES,
+            pages: pages("a term of a loss", TERMS.declarations(), |_| None),
+        },
+        Chapter {
             title: "Optimisers",
             about: OPTIMISERS,
             pages: (OptimizerKind::all().into_iter())
@@ -100,6 +106,10 @@ pub fn chapters() -> Vec<Chapter> {
         },
     ]
 }
+
+const LOSSES: &str = "What is minimised, said by the train block: `loss smooth(10%) + 1e-4*z_loss`. A loss is a sum of a term for each output that asks for what it is to predict (`cross_entropy`,
+`smooth`, `masked`; `velocity`; of numbers `mse`, `bce`) and of others, with exact positive coefficients. A formula is of one token (of one image or sequence where the output says one thing of it),
+and its mean is added, unless the page says otherwise. Evaluation computes `cross_entropy`, `mse`, `bce` or `velocity` alone, so that runs compare. `odec check` prints what each term is.";
 
 const OPTIMISERS: &str = "How a step changes the parameters, said by the train block: `optimizer adamw(…)`. In formulas p is a number of a parameter, g its gradient, clipped where `clip`
 says so, α the rate of the step, t the number of the step from 1. Vectors and scalars do not decay: λ is 0 for them. What is kept starts at 0, and is in the checkpoint under the

@@ -34,6 +34,8 @@ pub struct Objective {
 pub struct Summand {
     pub coefficient: Exact,
     pub term: Term,
+    /// What it asks for, if it does.
+    pub asks: Option<Loss>,
     /// The label of the output that it compares; empty: that without one.
     pub of: String,
     pub span: Span,
@@ -94,7 +96,9 @@ impl Objective {
 
     /// The term that asks for what the output with a label is to predict.
     fn asking(&self, label: &str) -> Option<&Summand> {
-        self.terms.iter().find(|s| s.of == label && s.term.asks())
+        self.terms
+            .iter()
+            .find(|s| s.of == label && s.asks.is_some())
     }
 
     /// Says which term compares something else than the output with this label gives.
@@ -156,15 +160,6 @@ impl Objective {
                         d.also(output.span, "this output")
                             .help(format!("add, for example, `+ 1/10*{term}(of: {label})`")),
                     );
-                    continue;
-                }
-                (Some(Loss::Masked { .. } | Loss::Velocity), _) => {
-                    let Some(s) = self.asking(label) else {
-                        continue;
-                    };
-                    let message = format!("`{}` is of the output without a label", s.term.name());
-                    let d = Diagnostic::error(codes::INCOMPATIBLE, s.place, message);
-                    sink.push(d.label("it says what the model reads, of which there is one"));
                     continue;
                 }
                 (Some(Loss::Mse | Loss::Bce), _) => asked[label],
@@ -338,7 +333,7 @@ pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Asked, 
         let place = of.as_ref().map_or(named.span, |label| label.span);
         let of = of.map_or(String::new(), |label| label.name);
         let same = |s: &&Summand| {
-            s.of == of && (s.term.name() == term.name() || s.term.asks() && term.asks())
+            s.of == of && (s.term.name() == term.name() || s.asks.is_some() && asks.is_some())
         };
         if let Some(first) = objective.terms.iter().find(same) {
             let message = match first.term.name() == term.name() {
@@ -355,6 +350,7 @@ pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Asked, 
         objective.terms.push(Summand {
             coefficient,
             term,
+            asks,
             of,
             span: named.span,
             place,

@@ -212,7 +212,7 @@ impl GraphBuilder<'_> {
         };
         if !self.drops {
             let mut total = Vec::new();
-            for s in objective.terms.iter().filter(|s| s.term.asks()) {
+            for s in objective.terms.iter().filter(|s| s.asks.is_some()) {
                 let compared = of(s)?;
                 let loss = compared.output.loss;
                 let rows = compared.predicted.plain(b, loss)?;

@@ -125,11 +125,14 @@ fn not_exact(value: &Coeff, span: Span) -> Diagnostic {
             .label("it depends on the step, or on a learned coefficient");
     };
     let message = format!("`{value}` has no exact value");
-    Diagnostic::error(codes::NOT_A_CONSTANT, span, message)
-        .label("an exact number is expected here")
-        .help(format!(
+    let d = Diagnostic::error(codes::NOT_A_CONSTANT, span, message)
+        .label("an exact number is expected here");
+    match near.is_finite() {
+        true => d.help(format!(
             "write a decimal with as many digits as you need: {near}…"
-        ))
+        )),
+        false => d.help("it is beyond the range of an f64"),
+    }
 }
 
 /// A whole number in a range.

@@ -1,4 +1,5 @@
-//! Tests of inputs, embeddings, positions, outputs and data sources, made of what each declares: examples, parameters, defaults, mistakes.
+//! Tests of inputs, embeddings, positions, outputs, data sources and terms of a loss, made of what each declares: examples, parameters, defaults,
+//! mistakes.
 
 use crate::common::{Cases, Outcome, compile_text};
 use odec_compiler::model::chapters::chapters;
@@ -12,7 +13,7 @@ use odec_graph::print;
 use std::collections::BTreeSet;
 
 /// Models and their training, a line each. Every kind of tokens that an example makes has a number.
-const MODELS: [&[(&str, &str)]; 7] = [
+const MODELS: [&[(&str, &str)]; 11] = [
     &[
         ("input", "input tokens(vocab: 300, context: 8)"),
         ("embed", "embed learned(width: 16)"),
@@ -76,6 +77,48 @@ const MODELS: [&[(&str, &str)]; 7] = [
         ("embed", "embed learned(width: 16)"),
         ("output", "output classes(2)"),
         ("data", "data labelled(\"a.jsonl\", tokenizer: bytes)"),
+        ("loss", "loss cross_entropy"),
+    ],
+    // Steps that terms of a loss are about.
+    &[
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        ("embed", "embed learned(width: 16)"),
+        (
+            "evolve",
+            "evolve euler(rmsnorm |> moe(experts: 2, top_k: 1, hidden: 16)) for 2 steps { weights per step }",
+        ),
+        ("output", "output logits"),
+        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+        ("loss", "loss cross_entropy"),
+    ],
+    &[
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        ("embed", "embed learned(width: 16)"),
+        ("evolve", "evolve deq(f, f) for 1 step"),
+        ("output", "output logits"),
+        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+        ("loss", "loss cross_entropy"),
+    ],
+    &[
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        ("embed", "embed learned(width: 16)"),
+        (
+            "evolve",
+            "evolve euler(f) for halting(linear(1) |> sigmoid, max: 2, threshold: 0.99) steps { weights shared }",
+        ),
+        ("output", "output logits"),
+        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+        ("loss", "loss cross_entropy"),
+    ],
+    &[
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        ("embed", "embed learned(width: 16)"),
+        (
+            "evolve",
+            "evolve euler(f) for routed(linear(2), max: 2, choice: expert, capacity: [1, 1/2]) steps { weights shared }",
+        ),
+        ("output", "output logits"),
+        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
         ("loss", "loss cross_entropy"),
     ],
 ];
@@ -201,7 +244,7 @@ fn defaults_are_what_is_meant_where_nothing_is_said() {
             for a in &page.arguments {
                 let given = e.text.contains(&format!("{}:", a.name));
                 // What cannot be written is said in words.
-                let words = ["needed", "off", "a line end"];
+                let words = ["needed", "off", "a line end", "the output without a label"];
                 if given || words.contains(&a.default.as_str()) {
                     continue;
                 }

@@ -4,6 +4,7 @@
 //! A block `ode wrong` must be refused.
 
 use crate::common::compile_text;
+use odec_compiler::model::chapters::chapters;
 use std::collections::BTreeSet;
 
 /// Blocks of a Markdown text that are marked with a language, and the number of the line they begin after.
@@ -128,6 +129,22 @@ fn words_of(rule: &str) -> BTreeSet<String> {
         .step_by(2)
         .map(str::to_string)
         .collect()
+}
+
+#[test]
+fn the_guide_lists_every_term_of_a_loss() {
+    let all = pages();
+    let guide = all.iter().find(|(name, _)| name == "guide/losses.md");
+    let listed = listed(&guide.expect("the guide").1, "## Summands");
+    let chapters = chapters();
+    let terms = chapters.iter().find(|c| c.title == "Loss terms");
+    for page in &terms.expect("the chapter").pages {
+        let name = &page.name;
+        assert!(
+            listed.contains(name),
+            "`{name}` is not in docs/guide/losses.md"
+        );
+    }
 }
 
 #[test]

@@ -52,6 +52,21 @@ fn mistakes_of_losses() {
     insta::assert_snapshot!("losses_steps", steps.join("\n"));
 }
 
+/// What a model reads is said by the term of its first output alone.
+#[test]
+fn terms_of_the_output_without_a_label() {
+    for term in [
+        "masked(rate: 15%, of: kind)",
+        "velocity(time: uniform, of: kind)",
+    ] {
+        let said = mistakes("lie(att, ffn)", "h = 1", &[term]);
+        let name = term.split('(').next().expect("a name");
+        let wanted = format!("`{name}` is of the output without a label");
+        assert!(said.contains(&wanted), "{said}");
+        assert_eq!(said.matches("error[").count(), 1, "{said}");
+    }
+}
+
 #[test]
 fn weights_that_do_not_drift() {
     let drift = &["cross_entropy + drift"];

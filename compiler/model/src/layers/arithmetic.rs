@@ -259,7 +259,7 @@ impl LayerReader<'_> {
             Diagnostic::error(codes::OUT_OF_RANGE, e.span, message)
                 .label("a whole number or a half of one is expected, and not 0")
                 .help(format!(
-                    "exponents of values are from -{0} to {0}: `x^2`, `x^(1/2)`, `x^-1`",
+                    "exponents of values are from -{0} to {0}: `x^2`, `x^(1/2)`, `x^-1`; where x is above 0, any power is `exp(p*log(x))`",
                     MOST_HALVES / 2
                 ))
         };

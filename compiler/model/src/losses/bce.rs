@@ -1,8 +1,9 @@
 //! `bce`: the negative log-likelihood of events, each of which happens or not.
 
+use super::OF;
 use super::numbers::{Comparison, OfNumbers};
-use crate::scheme::args::Args;
-use odec_grammar::diag::Diagnostic;
+use crate::arguments::Argument;
+use crate::part::{About, Example, PartReading};
 use odec_graph::{Builder, TypeResult, Value, nn};
 use odec_program::manifest::Loss;
 
@@ -13,10 +14,22 @@ pub type Bce = OfNumbers<Events>;
 
 impl Comparison for Events {
     const NAME: &'static str = "bce";
-    const DEFINITION: &'static str = "−t log σ(y) − (1 − t) log(1 − σ(y)), t the target, the mean over columns";
+    const ABOUT: About = About {
+        summary: "How unlikely the model says it is what happened, of events each of which happens or not.",
+        formula: "−t log σ(y) − (1 − t) log(1 − σ(y)), t the target, the mean over columns",
+        source: "",
+        notes: &[
+            "In nats. Each number y of the output is the logit of an event, σ(y) = 1/(1 + exp(−y)) its chance; t is from 0 to 1.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[OF];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss bce",
+        meaning: "numbers say how likely events are",
+    }];
     const LOSS: Loss = Loss::Bce;
 
-    fn read(_: &mut Args, _: &mut Vec<Diagnostic>) -> Option<Self> {
+    fn read(_: &mut PartReading) -> Option<Self> {
         Some(Events)
     }
 

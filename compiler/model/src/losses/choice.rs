@@ -4,8 +4,9 @@
 //! Leaves scores and choices to `model/routed.rs`.
 
 use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
@@ -16,17 +17,33 @@ pub struct Choice;
 
 impl LossTerm for Choice {
     const NAME: &'static str = "choice";
-    const ASKS: bool = false;
+    const ABOUT: About = About {
+        summary: "How well scores alone say which tokens take the steps that choose them, before later tokens are known.",
+        formula: "Σ over routed steps that it may take of −log σ(s) where it takes the step, else −log(1 − σ(s)); s its score",
+        source: "Raposo et al. 2024, arXiv:2404.02258, 3.5",
+        notes: &[
+            "For evolves `for routed(…, choice: expert) steps` that choose some of the tokens. The choice is a constant to the gradient. With a `threshold` the model needs this term, for then tokens take a step while text is generated where σ(s) is above it.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss cross_entropy + 1/1000*choice",
+        meaning: "for steps with `capacity: [1, 1/2]`",
+    }];
     const IS_PLAIN: bool = false;
     const COMPARES: Option<Compared> = None;
     const IS_OF_WEIGHTS: bool = false;
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((Choice, None))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(Choice)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        None
     }
 
     fn definition(&self) -> String {
-        "Σ over routed steps that it may take of −log σ(s) where it takes the step, else −log(1 − σ(s)); s its score".into()
+        Self::ABOUT.formula.into()
     }
 
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {

@@ -1,8 +1,9 @@
 //! `cross_entropy`: the negative log-likelihood of the next token, or of the class.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
+use super::{Along, Compared, LossTerm, OF, Predicted, StepTaken, Training};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
@@ -13,17 +14,39 @@ pub struct CrossEntropy;
 
 impl LossTerm for CrossEntropy {
     const NAME: &'static str = "cross_entropy";
-    const ASKS: bool = true;
+    const ABOUT: About = About {
+        summary: "How unlikely the model says the right token or class is.",
+        formula: "−log p(target)",
+        source: "",
+        notes: &[
+            "In nats. p is the softmax of the logits that `logits` and `classes` give; the mean is over all target tokens, or over texts, images or sequences that have a class. A model that predicts tokens or a class has this loss where its train block says none, and is evaluated by this term whatever its loss is.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[OF];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "loss cross_entropy",
+            meaning: "predicts the next token, or the class",
+        },
+        Example {
+            text: "loss masked(rate: 15%) + cross_entropy(of: follows)",
+            meaning: "beside tokens, what an output `output follows: classes(2)` says",
+        },
+    ];
     const IS_PLAIN: bool = true;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Logits);
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((CrossEntropy, Some(Loss::Next)))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(CrossEntropy)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        Some(Loss::Next)
     }
 
     fn definition(&self) -> String {
-        "−log p(target)".into()
+        Self::ABOUT.formula.into()
     }
 
     fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}

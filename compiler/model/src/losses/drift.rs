@@ -3,8 +3,9 @@
 //! Leaves which weights these are, and their sum in the graph, to `model/drift.rs`.
 
 use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
@@ -15,17 +16,33 @@ pub struct Drift;
 
 impl LossTerm for Drift {
     const NAME: &'static str = "drift";
-    const ASKS: bool = false;
+    const ABOUT: About = About {
+        summary: "How far weights move from one step to the next.",
+        formula: "Σ over steps ‖θ(k + 1) − θ(k)‖², θ(k) the weights of step k",
+        source: "Haber & Ruthotto 2017, Inverse Problems 34, 014004, section 3.3, with a factor 1/(2h)",
+        notes: &[
+            "A number for the model and not for each token: squares are summed over all elements and over the pairs of consecutive steps of each evolve. It covers matrices, gains, shifts and biases of fields that both steps have, and leaves out learned coefficients and step sizes.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss cross_entropy + 1e-3*drift",
+        meaning: "prefers layers that resemble their neighbours",
+    }];
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = true;
     const COMPARES: Option<Compared> = None;
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((Drift, None))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(Drift)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        None
     }
 
     fn definition(&self) -> String {
-        "Σ over steps ‖θ(k + 1) − θ(k)‖², θ(k) the weights of step k".into()
+        Self::ABOUT.formula.into()
     }
 
     /// Says where no weights differ from one step to the next, or it is not known which.

@@ -6,8 +6,9 @@
 //! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
 
 use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, part_of, sum};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{Broadcast, Constant, Dropout, Mul, Rsqrt, Shift, SumCols};
@@ -24,18 +25,33 @@ pub struct Jacobian;
 
 impl LossTerm for Jacobian {
     const NAME: &'static str = "jacobian";
-    const ASKS: bool = false;
+    const ABOUT: About = About {
+        summary: "How strongly the equations that steps solve answer to a change of their solution: an estimate of the squared norm of the Jacobian, over the width.",
+        formula: "1/width Σ over solves ‖(E(z + δsε) − E(z − δsε))/(2δs)‖², δ = 1/64, s = √(mean z² + 10⁻⁸), ε = ±1 at random",
+        source: "Hutchinson 1990, Commun. Stat. Simul. 19, 433; of equilibrium models: Bai, Koltun & Kolter 2021, ICML, section 4",
+        notes: &[
+            "It counts each solve with `gradient implicit`, z the solution of z = E(z), which its gradient takes as a constant. The difference evaluates E twice more.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss cross_entropy + 1/2*jacobian",
+        meaning: "keeps the equation well-behaved",
+    }];
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((Jacobian, None))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(Jacobian)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        None
     }
 
     fn definition(&self) -> String {
-        "1/width Σ over solves ‖(E(z + δsε) − E(z − δsε))/(2δs)‖², δ = 1/64, s = √(mean z² + 10⁻⁸), ε = ±1 at random"
-            .into()
+        Self::ABOUT.formula.into()
     }
 
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {

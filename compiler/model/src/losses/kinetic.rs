@@ -1,8 +1,9 @@
 //! `kinetic`: how fast states move, for each token.
 
 use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, part_of, sum};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{Mul, Recip, SumCols};
@@ -15,17 +16,33 @@ pub struct Kinetic;
 
 impl LossTerm for Kinetic {
     const NAME: &'static str = "kinetic";
-    const ASKS: bool = false;
+    const ABOUT: About = About {
+        summary: "How fast states move along the steps of all evolves.",
+        formula: "1/(2 width) Σ over steps ‖x' − x‖²/h",
+        source: "Finlay et al. 2020, ICML, arXiv:2002.02798",
+        notes: &[
+            "For each token ½∫‖dx/dt‖² per number, x' the state after a step of size h from x. Steps that are not made add nothing. Step sizes must be known, or those of adaptive steps.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss cross_entropy + 1e-4*kinetic",
+        meaning: "prefers states that move little",
+    }];
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((Kinetic, None))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(Kinetic)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        None
     }
 
     fn definition(&self) -> String {
-        "1/(2 width) Σ over steps ‖x' − x‖²/h".into()
+        Self::ABOUT.formula.into()
     }
 
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {

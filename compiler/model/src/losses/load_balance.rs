@@ -3,8 +3,9 @@
 //! Leaves what a router chose, and the sum in the graph, to `model/balance.rs`.
 
 use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect, sum};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
@@ -15,17 +16,33 @@ pub struct LoadBalance;
 
 impl LossTerm for LoadBalance {
     const NAME: &'static str = "load_balance";
-    const ASKS: bool = false;
+    const ABOUT: About = About {
+        summary: "How unevenly experts are used, or numbers of steps that tokens choose.",
+        formula: "Σ over routers of E Σ_e f_e p_e, f_e the share of all choices that are expert (or depth) e, p the router's softmax",
+        source: "Fedus et al. 2021 (Switch Transformers), arXiv:2101.03961, equation 4",
+        notes: &[
+            "For each `moe`, and each evolve `for routed(…, choice: token) steps`; 1 where all E are used alike. Shares are of a micro-batch, and constants to the gradient.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss cross_entropy + 1/100*load_balance",
+        meaning: "with the coefficient of the paper",
+    }];
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((LoadBalance, None))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(LoadBalance)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        None
     }
 
     fn definition(&self) -> String {
-        "Σ over routers of E Σ_e f_e p_e, f_e the share of all choices that are expert (or depth) e, p the router's softmax".into()
+        Self::ABOUT.formula.into()
     }
 
     /// Says where nothing is routed, or where it is not known which evaluations of a mixture count.

@@ -1,10 +1,13 @@
 //! The trait of loss terms, and their list.
 //!
-//! A term is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Leaves sums of terms to
-//! `loss.rs`, what the graph collects for them step by step to `terms.rs`.
+//! A term is one file and one line in the list. The trait has no default methods: a missing rule does not compile. A term is read by what it
+//! declares, as other parts are (`part.rs`), and so is its page (`odec help z_loss`). Leaves sums of terms to `loss.rs`, what the graph collects
+//! for them step by step to `terms.rs`.
 
+use crate::arguments::Argument;
 use crate::codes;
 use crate::error::BuildError;
+use crate::part::{About, Declaration, Example, Listed, PartReading, Place};
 use crate::scheme::args::Args;
 use crate::scheme::scalar::{name_of, unknown_option};
 use odec_grammar::Span;
@@ -18,8 +21,11 @@ use std::fmt::Debug;
 pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     /// As it is written, and as metrics call it.
     const NAME: &'static str;
-    /// Whether it asks for what is to be predicted; the others are added to one that does.
-    const ASKS: bool;
+    const ABOUT: About;
+    /// All that it may be given, in the order in which [`LossTerm::read`] asks for it; behind it [`OF`], where it compares any output.
+    const ARGUMENTS: &'static [Argument];
+    /// Whole lines of a train block, each of which is read by a test.
+    const EXAMPLES: &'static [Example];
     /// Whether evaluation computes the same, if it is the only term.
     const IS_PLAIN: bool;
     /// Whether it is one number, and not one for each token.
@@ -28,13 +34,11 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     /// What it compares with targets; the others are of states or weights.
     const COMPARES: Option<Compared>;
 
-    /// Reads its arguments; for a term that asks, whether for the targets of the output ([`Loss::Next`]), for tokens that are hidden, or for
-    /// numbers. The last kind of token is the mask.
-    fn read(
-        args: &mut Args,
-        vocab: u64,
-        sink: &mut Vec<Diagnostic>,
-    ) -> Option<(Self, Option<Loss>)>;
+    /// Reads its arguments but [`OF`].
+    fn read(r: &mut PartReading) -> Option<Self>;
+    /// What is to be predicted, if it asks for that: the targets of the output ([`Loss::Next`]), tokens that are hidden, or numbers. Of `vocab`
+    /// kinds of tokens the last one is the mask. Terms that do not ask are added to one that does.
+    fn asks(&self, vocab: u64) -> Option<Loss>;
     /// What it is, for each token unless it is of weights alone.
     fn definition(&self) -> String;
     /// Says which evolves it has no meaning for.
@@ -179,8 +183,12 @@ fn no_effect(span: Span, message: &str) -> Diagnostic {
     Diagnostic::error(codes::NO_EFFECT, span, message)
 }
 
-/// The argument that says which output a term compares.
-const OF: &str = "of";
+/// Which output a term compares.
+const OF: Argument = Argument::label(
+    "of",
+    "the output without a label",
+    "the output that is compared",
+);
 
 /// A term as it is written.
 pub(super) struct Written {
@@ -193,51 +201,58 @@ pub(super) struct Written {
 
 /// Reads a term.
 pub(super) fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Written> {
-    let Some(mut args) = Args::of(e) else {
+    let Some(args) = Args::of(e) else {
         let d = Diagnostic::error(
             codes::UNKNOWN_OPTION,
             e.span,
             "this is not a term of a loss",
         );
-        sink.push(d.help("write, for example, `cross_entropy + 1e-4*kinetic`"));
+        sink.push(d.help(format!("write, for example, `{}`", TERMS.example)));
         return None;
     };
-    let name = args.callee.clone();
     let before = sink.len();
-    let Some(reader) = reader(&name.name) else {
-        sink.push(unknown_option("a term of a loss", &name, NAMES));
+    let Some(listed) = TERMS.find(&args.callee.name) else {
+        sink.push(unknown_option("a term of a loss", &args.callee, NAMES));
         return None;
     };
-    let found = reader(&mut args, vocab, sink);
-    // The others are about states and weights.
-    let compares = found.as_ref().is_some_and(|(t, _)| t.compares().is_some());
-    let said = compares.then(|| args.labelled(OF, sink)).flatten();
-    args.finish(&[], sink);
-    let (term, asks) = found.filter(|_| sink.len() == before)?;
-    let of = match said {
-        None => None,
-        Some(e) => match name_of(e) {
-            Some(label) => Some(label),
-            None => {
-                let message = "`of` is the label of an output";
-                let d = Diagnostic::error(codes::INVALID_VALUE, e.span, message);
-                sink.push(d.help("write, for example, `cross_entropy(of: class)`"));
-                return None;
-            }
-        },
-    };
+    let found = listed.read(args, sink);
+    let (term, of) = found.filter(|_| sink.len() == before)?;
+    let asks = term.asks(vocab);
     Some(Written { term, asks, of })
 }
 
-type Reader = fn(&mut Args, u64, &mut Vec<Diagnostic>) -> Option<(Term, Option<Loss>)>;
+/// A term, and the label of the output that it compares, if one is said.
+type Found = (Term, Option<Ident>);
 
-fn read_one<T: LossTerm>(
-    args: &mut Args,
-    vocab: u64,
-    sink: &mut Vec<Diagnostic>,
-) -> Option<(Term, Option<Loss>)> {
-    let (term, asks) = T::read(args, vocab, sink)?;
-    Some((term.into(), asks))
+fn read_one<T: LossTerm>(r: &mut PartReading) -> Option<Found> {
+    let term = T::read(r);
+    let of = output::<T>(r);
+    Some((term?.into(), of?))
+}
+
+/// The label that is said of an output; says so where the term is of that without one.
+fn output<T: LossTerm>(r: &mut PartReading) -> Option<Option<Ident>> {
+    let any = r.declares(&OF);
+    let wrong = !any && T::COMPARES.is_some() && r.has(&OF);
+    // Terms of states and weights have no such argument.
+    if !any && !wrong {
+        return Some(None);
+    }
+    let Some(e) = r.given(&OF) else {
+        return Some(None);
+    };
+    if wrong {
+        let message = format!("`{}` is of the output without a label", T::NAME);
+        let d = incompatible(e.span, &message);
+        return r.fail(d.label("it says what the model reads, of which there is one"));
+    }
+    let label = name_of(e);
+    if label.is_none() {
+        let message = "`of` is the label of an output";
+        let d = Diagnostic::error(codes::INVALID_VALUE, e.span, message);
+        return r.fail(d.help("write, for example, `cross_entropy(of: class)`"));
+    }
+    Some(label)
 }
 
 /// Declares the closed set of terms: one line per term, `module::Type`.
@@ -253,7 +268,7 @@ macro_rules! terms {
 
         impl Term {
             pub fn name(&self) -> &'static str { match self { $(Term::$ty(_) => <$ty as LossTerm>::NAME),* } }
-            pub fn asks(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::ASKS),* } }
+            pub fn asks(&self, vocab: u64) -> Option<Loss> { match self { $(Term::$ty(t) => t.asks(vocab)),* } }
             pub fn compares(&self) -> Option<Compared> { match self { $(Term::$ty(_) => <$ty as LossTerm>::COMPARES),* } }
             pub fn is_plain(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_PLAIN),* } }
             pub fn is_of_weights(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_OF_WEIGHTS),* } }
@@ -266,10 +281,20 @@ macro_rules! terms {
         /// The names of all terms.
         pub const NAMES: &[&str] = &[$(<$ty as LossTerm>::NAME),*];
 
-        fn reader(name: &str) -> Option<Reader> {
-            $(if name == <$ty as LossTerm>::NAME { return Some(read_one::<$ty>); })*
-            None
-        }
+        /// All terms.
+        pub static TERMS: Place<Found> = Place {
+            parts: &[$(Listed {
+                declaration: Declaration {
+                    name: <$ty as LossTerm>::NAME,
+                    about: <$ty as LossTerm>::ABOUT,
+                    arguments: <$ty as LossTerm>::ARGUMENTS,
+                    examples: <$ty as LossTerm>::EXAMPLES,
+                },
+                read: read_one::<$ty>,
+            }),*],
+            later: &[],
+            example: "cross_entropy + 1e-4*kinetic",
+        };
     };
 }
 

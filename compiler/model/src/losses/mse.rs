@@ -1,8 +1,9 @@
 //! `mse`: the mean square of what is off.
 
+use super::OF;
 use super::numbers::{Comparison, OfNumbers};
-use crate::scheme::args::Args;
-use odec_grammar::diag::Diagnostic;
+use crate::arguments::Argument;
+use crate::part::{About, Example, PartReading};
 use odec_graph::{Builder, TypeResult, Value, nn};
 use odec_program::manifest::Loss;
 
@@ -13,10 +14,22 @@ pub type Mse = OfNumbers<Square>;
 
 impl Comparison for Square {
     const NAME: &'static str = "mse";
-    const DEFINITION: &'static str = "(y − target)², the mean over columns";
+    const ABOUT: About = About {
+        summary: "The mean square of what numbers are off.",
+        formula: "(y − target)², the mean over columns",
+        source: "",
+        notes: &[
+            "y are the numbers that the output `linear(…)` gives.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[OF];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss mse",
+        meaning: "compares numbers with those that `data vectors(…)` has",
+    }];
     const LOSS: Loss = Loss::Mse;
 
-    fn read(_: &mut Args, _: &mut Vec<Diagnostic>) -> Option<Self> {
+    fn read(_: &mut PartReading) -> Option<Self> {
         Some(Square)
     }
 

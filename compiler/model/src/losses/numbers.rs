@@ -1,8 +1,9 @@
 //! What terms share that compare numbers with given ones, row by row.
 
 use super::{Along, Compared, LossTerm, Predicted, StepTaken, Term, Training};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value};
@@ -12,11 +13,13 @@ use std::fmt::Debug;
 /// How numbers are compared.
 pub trait Comparison: Clone + Debug + PartialEq {
     const NAME: &'static str;
-    const DEFINITION: &'static str;
+    const ABOUT: About;
+    const ARGUMENTS: &'static [Argument];
+    const EXAMPLES: &'static [Example];
     const LOSS: Loss;
 
     /// Reads its arguments.
-    fn read(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Self>;
+    fn read(r: &mut PartReading) -> Option<Self>;
     /// Of each row, the mean over columns.
     fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult;
 }
@@ -30,17 +33,23 @@ where
     OfNumbers<C>: Into<Term>,
 {
     const NAME: &'static str = C::NAME;
-    const ASKS: bool = true;
+    const ABOUT: About = C::ABOUT;
+    const ARGUMENTS: &'static [Argument] = C::ARGUMENTS;
+    const EXAMPLES: &'static [Example] = C::EXAMPLES;
     const IS_PLAIN: bool = true;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Numbers);
 
-    fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((OfNumbers(C::read(args, sink)?), Some(C::LOSS)))
+    fn read(r: &mut PartReading) -> Option<Self> {
+        C::read(r).map(OfNumbers)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        Some(C::LOSS)
     }
 
     fn definition(&self) -> String {
-        C::DEFINITION.into()
+        C::ABOUT.formula.into()
     }
 
     fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}

@@ -1,8 +1,9 @@
 //! `ponder`: the number of steps of each token under `halting`.
 
 use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
@@ -13,17 +14,33 @@ pub struct Ponder;
 
 impl LossTerm for Ponder {
     const NAME: &'static str = "ponder";
-    const ASKS: bool = false;
+    const ABOUT: About = About {
+        summary: "How many steps tokens make that halt one by one.",
+        formula: "the steps that it makes, and the weight of the last one",
+        source: "Graves 2016, arXiv:1603.08983, 2.1",
+        notes: &[
+            "N + R with N the number of steps and R the weight of the last, summed over the evolves `for halting(…) steps`. N is a constant to the gradient.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss cross_entropy + 1e-2*ponder",
+        meaning: "prefers few steps",
+    }];
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((Ponder, None))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(Ponder)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        None
     }
 
     fn definition(&self) -> String {
-        "the steps that it makes, and the weight of the last one".into()
+        Self::ABOUT.formula.into()
     }
 
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {

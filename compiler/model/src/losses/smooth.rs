@@ -1,46 +1,64 @@
 //! `smooth(10%)`: cross-entropy with label smoothing.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
-use crate::codes;
+use super::{Along, Compared, LossTerm, OF, Predicted, StepTaken, Training};
+use crate::arguments::{Argument, Form, Silent};
 use crate::error::BuildError;
-use crate::scheme::args::{Args, Bounds, bounded, report};
-use crate::scheme::scalar::{Scope, exact};
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_graph::{Builder, Value};
+use odec_program::bounds::Bounds;
 use odec_program::manifest::Loss;
+
+const SHARE: Argument = Argument::unnamed(
+    "share",
+    Form::UnnamedNumber(Bounds::BelowOne),
+    Silent::Needed,
+    "the share of the target that is spread over all tokens or classes",
+);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Smooth {
-    /// The part.
-    eps: Exact,
+    share: Exact,
 }
 
 impl LossTerm for Smooth {
     const NAME: &'static str = "smooth";
-    const ASKS: bool = true;
+    const ABOUT: About = About {
+        summary: "Cross-entropy with targets of which a share is spread over all kinds of tokens or all classes.",
+        formula: "−Σ q log p, q = 1 − share at the target + share/n at each of n",
+        source: "Szegedy et al. 2016, CVPR, arXiv:1512.00567, 7",
+        notes: &[
+            "The model is evaluated by `cross_entropy`.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[SHARE, OF];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "loss smooth(10%)",
+            meaning: "one tenth of each target is spread",
+        },
+        Example {
+            text: "loss smooth(share: 1/10) + 1e-4*z_loss",
+            meaning: "the same with the argument's name, and another term",
+        },
+    ];
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Logits);
 
-    fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        let Some(part) = args.positional() else {
-            let message =
-                "`smooth` needs the share of the target that is spread over all tokens or classes";
-            let d = Diagnostic::error(codes::MISSING_ARGUMENT, args.span, message);
-            sink.push(d.help("write `smooth(10%)`"));
-            return None;
-        };
-        let eps = exact(part, &Scope::new());
-        let eps = eps.and_then(|eps| bounded(eps, Bounds::BelowOne, part.span));
-        let eps = report(eps, sink)?;
-        Some((Smooth { eps }, Some(Loss::Next)))
+    fn read(r: &mut PartReading) -> Option<Self> {
+        r.share(&SHARE).map(|share| Smooth { share })
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        Some(Loss::Next)
     }
 
     fn definition(&self) -> String {
-        let eps = &self.eps;
-        format!("−Σ q log p, q = 1 − {eps} at the target + {eps}/n at each of n")
+        let share = &self.share;
+        format!("−Σ q log p, q = 1 − {share} at the target + {share}/n at each of n")
     }
 
     fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}
@@ -61,6 +79,6 @@ impl LossTerm for Smooth {
         of: &Predicted,
     ) -> Result<Value, BuildError> {
         let (softmax, targets) = of.logits()?;
-        Ok(softmax.smooth_cross_entropy(b, targets, &self.eps)?)
+        Ok(softmax.smooth_cross_entropy(b, targets, &self.share)?)
     }
 }

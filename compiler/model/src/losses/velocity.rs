@@ -4,9 +4,9 @@
 //! x(t) and t. So the loss itself is that of `mse`, over the rows of the input.
 
 use super::numbers::{Comparison, OfNumbers};
-use crate::codes;
-use crate::scheme::args::{Args, Bounds};
-use odec_grammar::diag::Diagnostic;
+use crate::arguments::{Argument, Called, Silent};
+use crate::part::{About, Example, PartReading};
+use odec_program::bounds::Bounds;
 use odec_graph::{Builder, TypeResult, Value, nn};
 use odec_program::manifest::{Loss, Times};
 
@@ -21,43 +21,78 @@ pub struct OverTimes {
 
 pub type Velocity = OfNumbers<OverTimes>;
 
-/// `uniform`, or `logit_normal(mean: 0, std: 1)`.
-fn times(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Times> {
-    let Some(e) = args.labelled("time", sink) else {
-        return Some(Times::Uniform);
-    };
-    let mut law = Args::of(e);
-    let word = law.as_ref().map(|law| law.callee.name.clone());
-    let before = sink.len();
-    let times = match (word.as_deref(), &mut law) {
-        (Some("uniform"), _) => Times::Uniform,
-        (Some("logit_normal"), Some(law)) => {
-            let mean = law.number("mean", Bounds::Within(-MOST, MOST), 0.0, sink);
-            let std = law.number("std", Bounds::Within(1e-3, MOST), 1.0, sink);
-            Times::LogitNormal {
-                mean: mean?,
-                std: std?,
-            }
-        }
-        _ => {
-            let message = "this is no law of the time";
-            let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, message);
-            sink.push(d.label("`uniform` or `logit_normal` is expected"));
-            return None;
-        }
-    };
-    law?.finish(&[], sink);
-    (sink.len() == before).then_some(times)
-}
+/// The laws of times: all from 0 to 1 alike, or log(t / (1 − t)) normal.
+const UNIFORM: &str = "uniform";
+const LOGIT_NORMAL: &str = "logit_normal";
+
+const LAWS: &[Called] = &[
+    Called {
+        name: UNIFORM,
+        arguments: &[],
+    },
+    Called {
+        name: LOGIT_NORMAL,
+        arguments: &[MEAN, STD],
+    },
+];
+const MEAN: Argument = Argument::number(
+    "mean",
+    Bounds::Within(-MOST, MOST),
+    Silent::Ratio(0, 1),
+    "the mean of log(t/(1 − t))",
+);
+const STD: Argument = Argument::number(
+    "std",
+    Bounds::Within(1e-3, MOST),
+    Silent::Ratio(1, 1),
+    "its deviation",
+);
+const TIME: Argument = Argument::call(
+    "time",
+    LAWS,
+    UNIFORM,
+    "the law by which times are drawn: all from 0 to 1 alike, or log(t/(1 − t)) normal",
+);
 
 impl Comparison for OverTimes {
     const NAME: &'static str = "velocity";
-    const DEFINITION: &'static str =
-        "(v(x(t), t) − (x₁ − x₀))², the mean over columns, x(t) = (1 − t) x₀ + t x₁";
+    const ABOUT: About = About {
+        summary: "How far off the velocity is by which noise becomes data: flow matching.",
+        formula: "(v(x(t), t) − (x₁ − x₀))², the mean over columns, x(t) = (1 − t) x₀ + t x₁",
+        source: "Lipman et al. 2023, ICLR; Liu et al. 2023, ICLR; `logit_normal`: Esser et al. 2024, ICML, 3.1",
+        notes: &[
+            "x₀ is normal noise and x₁ data, images or vectors; both, and the time t from 0 to 1, are drawn for each row. The model reads x(t) as its input and t as a row or a condition: `embed linear(…), time_token`.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[TIME];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "loss velocity",
+            meaning: "times are drawn uniformly",
+        },
+        Example {
+            text: "loss velocity(time: logit_normal)",
+            meaning: "more of them in the middle",
+        },
+        Example {
+            text: "loss velocity(time: logit_normal(mean: -1/2, std: 1))",
+            meaning: "more of them near the noise",
+        },
+    ];
     const LOSS: Loss = Loss::Velocity;
 
-    fn read(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Self> {
-        times(args, sink).map(|times| OverTimes { times })
+    fn read(r: &mut PartReading) -> Option<Self> {
+        let times = r.call(&TIME, "this is no law of the time", |law, r| {
+            if law == UNIFORM {
+                return Some(Times::Uniform);
+            }
+            let (mean, std) = (r.number(&MEAN), r.number(&STD));
+            Some(Times::LogitNormal {
+                mean: mean?,
+                std: std?,
+            })
+        });
+        times.map(|times| OverTimes { times })
     }
 
     fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult {

@@ -1,8 +1,9 @@
 //! `z_loss`: keeps the sum of the exponentials of the logits near 1.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
+use super::{Along, Compared, LossTerm, OF, Predicted, StepTaken, Training};
+use crate::arguments::Argument;
 use crate::error::BuildError;
-use crate::scheme::args::Args;
+use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
@@ -13,17 +14,31 @@ pub struct ZLoss;
 
 impl LossTerm for ZLoss {
     const NAME: &'static str = "z_loss";
-    const ASKS: bool = false;
+    const ABOUT: About = About {
+        summary: "Keeps the sum of the exponentials of the logits near 1.",
+        formula: "(log Σ exp logits)²",
+        source: "Chowdhery et al. 2023 (PaLM), arXiv:2204.02311, 5",
+        notes: &[],
+    };
+    const ARGUMENTS: &'static [Argument] = &[OF];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "loss cross_entropy + 1e-4*z_loss",
+        meaning: "with the coefficient of the paper",
+    }];
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Logits);
 
-    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
-        Some((ZLoss, None))
+    fn read(_: &mut PartReading) -> Option<Self> {
+        Some(ZLoss)
+    }
+
+    fn asks(&self, _: u64) -> Option<Loss> {
+        None
     }
 
     fn definition(&self) -> String {
-        "(log Σ exp logits)²".into()
+        Self::ABOUT.formula.into()
     }
 
     fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}
