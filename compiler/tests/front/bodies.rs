@@ -1,7 +1,7 @@
 //! Bodies with named values: what they compute, how their parameters are called, and what policies do with those.
 
 use crate::common::compile_text;
-use crate::random_body::{VOCAB, number, random};
+use crate::random_body::{FORMS, VOCAB, number, random};
 use odec_compiler::model::Built;
 use odec_graph::{Graph, OpKind, Tensor, print, run};
 use odec_program::Bindings;
@@ -339,8 +339,10 @@ fn fed(graph: &Graph, at: Bindings) -> BTreeMap<String, Tensor> {
 fn random_bodies_mean_what_they_say() {
     let at = Bindings::new(1, 5);
     let tokens: Vec<usize> = (0..5).map(|i| i * 3 % VOCAB).collect();
+    let mut all = String::new();
     for seed in 1..=60 {
         let (text, wanted) = random(seed, &tokens);
+        all += &text;
         let built = built(&text);
         let logits = &run(&built.forward, &fed(&built.forward, at), at).expect(&text)["logits"];
         let pairs = logits.data.iter().zip(wanted.iter().flatten());
@@ -370,6 +372,7 @@ fn random_bodies_mean_what_they_say() {
         let close = (slope - difference).abs() <= 1e-6 * (1.0 + slope.abs());
         assert!(close, "{text}\n{slope} is not {difference}");
     }
+    assert!(FORMS.iter().all(|form| all.contains(form)));
 }
 
 /// A value is computed once, however often it is read.

@@ -7,6 +7,11 @@ pub const WIDTH: usize = 4;
 /// Kinds of tokens.
 pub const VOCAB: usize = 5;
 
+/// What the bodies of a run of tests must contain among them.
+pub const FORMS: [&str; 8] = [
+    "attend(", "scan(", "cumsum(", "shift(", "softmax(", "concat(", "inner(", "m^2",
+];
+
 /// The i-th number of a parameter.
 pub fn number(path: &str, i: usize) -> f64 {
     let from = path
@@ -70,9 +75,44 @@ pub fn random(seed: u64, tokens: &[usize]) -> (String, Value) {
 }
 
 fn linear(x: &[f64], path: &str, columns: usize) -> Vec<f64> {
-    let entry = |r: usize, i: usize| number(path, r * x.len() + i);
+    mapped(x, |i| number(path, i), columns)
+}
+
+/// By the matrix of these numbers, row by row.
+fn mapped(x: &[f64], matrix: impl Fn(usize) -> f64, columns: usize) -> Vec<f64> {
+    let entry = |r: usize, i: usize| matrix(r * x.len() + i);
     let row = |r: usize| x.iter().enumerate().map(|(i, x)| x * entry(r, i)).sum();
     (0..columns).map(row).collect()
+}
+
+/// Each token from what the one before it has become, zero for the first.
+fn carried(like: &Value, next: impl Fn(usize, f64, usize) -> f64) -> Value {
+    let mut all: Value = Vec::new();
+    for (t, row) in like.iter().enumerate() {
+        let before = |i: usize| all.last().map_or(0.0, |row| row[i]);
+        let row = (0..row.len()).map(|i| next(t, before(i), i)).collect();
+        all.push(row);
+    }
+    all
+}
+
+fn shares(row: &[f64]) -> Vec<f64> {
+    let each: Vec<f64> = row.iter().map(|x| x.exp()).collect();
+    let sum: f64 = each.iter().sum();
+    each.iter().map(|e| e / sum).collect()
+}
+
+/// One causal head whose queries and keys are `x`.
+fn attended(x: &Value, values: &Value) -> Value {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let row = |t: usize| {
+        let scale = (x[t].len() as f64).sqrt();
+        let scores: Vec<f64> = (0..=t).map(|s| dot(&x[t], &x[s]) / scale).collect();
+        let shares = shares(&scores);
+        let column = |c: usize| shares.iter().zip(values).map(|(p, v)| p * v[c]).sum();
+        (0..values[t].len()).map(column).collect()
+    };
+    (0..x.len()).map(row).collect()
 }
 
 fn each(a: &Value, f: impl Fn(f64) -> f64) -> Value {
@@ -118,7 +158,7 @@ impl Writer {
         let (a, x) = self.any();
         let columns = x[0].len();
         let of = |part: &str| format!("step.0.f.{part}");
-        match self.random.below(12) {
+        match self.random.below(18) {
             0 | 1 => {
                 let n = 1 + self.random.below(5);
                 let path = of(&format!("{name}.weight"));
@@ -185,6 +225,40 @@ impl Writer {
                     &format!("inner({a}, {b}, n: {n})"),
                     zip(&w, &y, |w, v| w * v + 0.5),
                 );
+            }
+            11 => {
+                let (b, y) = self.any();
+                self.set(
+                    name,
+                    &format!("attend({a}, {a}, {b}, heads: 1, causal)"),
+                    attended(&x, &y),
+                );
+            }
+            12 => {
+                let keeps = each(&x, |a| 1.0 / (1.0 + (-a).exp()));
+                let y = carried(&x, |t, before, i| keeps[t][i] * before + x[t][i]);
+                self.set(name, &format!("scan(sigmoid({a}), {a})"), y);
+            }
+            13 => {
+                let y = carried(&x, |t, before, i| before + x[t][i]);
+                self.set(name, &format!("cumsum({a})"), y);
+            }
+            14 => {
+                let zeros = vec![vec![0.0; columns]];
+                let before = &x[..x.len() - 1];
+                self.set(name, &format!("shift({a})"), [&zeros, before].concat());
+            }
+            15 => {
+                let y = x.iter().map(|row| shares(row)).collect();
+                self.set(name, &format!("softmax({a})"), y);
+            }
+            16 => {
+                let n = 1 + self.random.below(5);
+                self.text += &format!("  learn {name}m[{n}, {columns}] = normal\n");
+                let path = of(&format!("{name}m.weight"));
+                let matrix = |i: usize| number(&path, i).powi(2) - number(&path, i) / 2.0;
+                let y = x.iter().map(|row| mapped(row, matrix, n)).collect();
+                self.set(name, &format!("linear({a}, {name}m^2 - {name}m/2)"), y);
             }
             _ => {
                 let x = self.named[0].1.clone();

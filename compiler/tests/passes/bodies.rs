@@ -1,7 +1,7 @@
 //! Random bodies, planned: what runs is what the interpreter computes, logits and gradients.
 
 use crate::numbers::{close, executor, feeds, tokens};
-use crate::random_body::{VOCAB, random};
+use crate::random_body::{FORMS, VOCAB, random};
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
@@ -12,8 +12,10 @@ use odec_runtime::{State, Value};
 #[test]
 fn random_bodies_run_as_they_mean() {
     let at = Bindings::new(1, 4);
+    let mut all = String::new();
     for seed in 101..=116 {
         let (text, _) = random(seed, &[0]);
+        all += &text;
         let built = built(&text);
         let manifest = build_manifest(&built, &text, options())
             .expect(&text)
@@ -49,4 +51,5 @@ fn random_bodies_run_as_they_mean() {
             );
         }
     }
+    assert!(FORMS.iter().all(|form| all.contains(form)));
 }

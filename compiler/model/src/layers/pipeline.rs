@@ -287,6 +287,23 @@ pub fn read(
     model: &OfModel,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Network, u64)> {
+    evaluated(leaf, widths, &mut OfField::new(model), sink)
+}
+
+/// What is to be said of the first layer of a field that reads later tokens, at states of this model.
+pub fn ahead(leaf: &Leaf, model: &OfModel) -> Option<Diagnostic> {
+    let widths = vec![model.sizes.width; leaf.params.len().max(1)];
+    let of_field = &mut OfField::new(model);
+    evaluated(leaf, &widths, of_field, &mut Vec::new())?;
+    of_field.ahead.drain(..).next()
+}
+
+fn evaluated(
+    leaf: &Leaf,
+    widths: &[u64],
+    of_field: &mut OfField,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(Network, u64)> {
     let params = leaf.params.iter().zip(widths);
     let named = params.enumerate();
     let named = named.map(|(i, (name, columns))| Named::of_tokens(name.clone(), i, *columns));
@@ -294,27 +311,8 @@ pub fn read(
     let before = widths.first().copied().filter(|_| named.is_empty());
     let given = (0..named.len()).map(Network::Argument).collect();
     let body = leaf.body.as_ref()?;
-    let of_field = &mut OfField::new(model);
     let read = whole(body, &leaf.layers, (before, named), of_field, sink)?;
     Some(read.with(given).for_tokens())
-}
-
-/// What is to be said of the first layer of a field that reads later tokens, at states of this model.
-pub fn ahead(leaf: &Leaf, model: &OfModel) -> Option<Diagnostic> {
-    let width = model.sizes.width;
-    let named = leaf.params.iter().enumerate();
-    let named = named.map(|(i, name)| Named::of_tokens(name.clone(), i, width));
-    let named: Vec<Named> = named.collect();
-    let before = Some(width).filter(|_| named.is_empty());
-    let of_field = &mut OfField::new(model);
-    whole(
-        leaf.body.as_ref()?,
-        &leaf.layers,
-        (before, named),
-        of_field,
-        &mut Vec::new(),
-    )?;
-    of_field.ahead.drain(..).next()
 }
 
 /// What stands before the logits: from states to states.
