@@ -12,7 +12,7 @@ use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Kernel, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::cuda::graphs::Planned;
-use odec_runtime::device::cuda::recording::{Made, Recording};
+use odec_runtime::device::cuda::recording::{DriverCalls, Recording};
 use odec_runtime::device::cuda::{self, CudaDevice, Driver};
 use odec_runtime::device::memory::{Buffer, Words};
 use odec_runtime::device::reference::ReferenceDevice;
@@ -358,7 +358,7 @@ fn what_is_not_finite_stops_a_run_at_the_same_step_with_the_same_words() {
 }
 
 /// What `steps` steps ask of a card, with one look at held-out text at the end.
-fn requests(train: &str, steps: u64) -> Made {
+fn requests(train: &str, steps: u64) -> DriverCalls {
     let p = Place::of(train);
     let recording = Recording {
         forgets: true,
@@ -383,7 +383,7 @@ fn a_step_copies_its_batch_and_its_loss_and_never_leaves_the_card_idle() {
     // A wait for loss and norm; of six batches for the first two, as so many may not be under way, and with them for all before.
     for (train, batches, waits) in [(ONE, 1, 2), (SIX, 6, 2)] {
         let (short, long) = (requests(train, 8), requests(train, 20));
-        let each = |count: fn(&Made) -> u64| (count(&long) - count(&short)) as f64 / 12.0;
+        let each = |count: fn(&DriverCalls) -> u64| (count(&long) - count(&short)) as f64 / 12.0;
         // Tokens and targets of a batch; its loss; and the norm.
         assert_eq!(each(|m| m.copies_in), f64::from(2 * batches));
         assert_eq!(each(|m| m.copies_out), f64::from(batches + 1));

@@ -25,7 +25,7 @@ pub const HEADER: u64 = 128;
 const SUFFIX: &str = "tokens";
 
 /// A token file of the cache.
-pub struct Made {
+pub struct TokenFile {
     pub file: DataFile,
     pub width: Width,
 }
@@ -34,7 +34,7 @@ pub struct Made {
 ///
 /// # Errors
 /// When a text cannot be read or encoded, or the file not written.
-pub fn tokens(texts: &Texts, known: &[Identity], folder: &Path) -> Result<Made, DataError> {
+pub fn tokens(texts: &Texts, known: &[Identity], folder: &Path) -> Result<TokenFile, DataError> {
     let key = key(texts, known);
     let path = folder.join(format!("{}.{SUFFIX}", &hex(&key)[..24]));
     if files::is_taken(&path) {
@@ -121,7 +121,7 @@ fn header(width: Width, tokens: u64, key: &[u8; 32], hash: &[u8; 32]) -> [u8; HE
 }
 
 /// Opens a file of the cache and compares it with what it says; else, what is wrong with it.
-fn open(path: &Path, key: &[u8; 32]) -> Result<Result<Made, &'static str>, DataError> {
+fn open(path: &Path, key: &[u8; 32]) -> Result<Result<TokenFile, &'static str>, DataError> {
     let file = match DataFile::open(path) {
         Err(DataError::Empty { .. }) => return Ok(Err("is empty")),
         opened => opened?,
@@ -141,7 +141,7 @@ fn open(path: &Path, key: &[u8; 32]) -> Result<Result<Made, &'static str>, DataE
     }
     let hash = file.hash_all(HEADER)?;
     Ok(match said == header(width, tokens, key, &hash) {
-        true => Ok(Made { file, width }),
+        true => Ok(TokenFile { file, width }),
         false => Err("is damaged"),
     })
 }

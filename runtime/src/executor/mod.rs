@@ -21,7 +21,7 @@ use crate::device::reals::{Reals, RealsMut};
 use crate::device::roof::Roof;
 pub use crate::executor::io_buffers::{Outputs, Value};
 use crate::executor::nonfinite::{finite, reached, tensor_name};
-use crate::executor::profile::{Made, Profile, Timing};
+use crate::executor::profile::{Profile, TimedLaunch, Timing};
 use crate::executor::run_error::no_entry;
 pub use crate::executor::run_error::{RunError, find};
 use io_buffers::{IoBuffers, Ticket};
@@ -596,7 +596,7 @@ impl Executor {
             };
             &words[(start / WORD) as usize..]
         };
-        let mut launched: Vec<Made> = Vec::new();
+        let mut launched: Vec<TimedLaunch> = Vec::new();
         let skips = self.skip && in_step;
         self.skipped = 0;
         let mut multiply_adds: u64 = 0;
@@ -629,7 +629,7 @@ impl Executor {
             if let Some(start) = start {
                 // Of a device that works by itself, the time comes later.
                 let time = start.elapsed();
-                launched.push(Made {
+                launched.push(TimedLaunch {
                     instr: number,
                     kernel: i.kernel,
                     dims: dims.clone(),

@@ -62,7 +62,7 @@ pub(crate) struct Timing {
 }
 
 /// A launch that a run made.
-pub(crate) struct Made {
+pub(crate) struct TimedLaunch {
     pub instr: usize,
     pub kernel: u32,
     pub dims: Vec<u64>,
@@ -82,7 +82,7 @@ impl Profile {
     pub(crate) fn add(
         &mut self,
         entry: EntryId,
-        made: Vec<Made>,
+        made: Vec<TimedLaunch>,
         signatures: &[Signature],
         later: &[Option<Duration>],
     ) {

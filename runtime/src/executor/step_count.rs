@@ -60,17 +60,17 @@ fn poisson(u: f64, rate: f64) -> u64 {
 
 /// Steps made in a run, summed over evolves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Made {
+pub struct StepsMade {
     /// Drawn, accepted, or the mean of tokens.
     pub steps: f64,
     /// Attempts of adaptive evolves, the accepted ones among them.
     pub attempts: f64,
 }
 
-impl Made {
+impl StepsMade {
     /// What a run of an entry made; `drawn` is what it was given.
-    pub(crate) fn of(depths: &[StepCount], drawn: &[(String, i32)], out: &Outputs) -> Made {
-        let mut made = Made::default();
+    pub(crate) fn of(depths: &[StepCount], drawn: &[(String, i32)], out: &Outputs) -> StepsMade {
+        let mut made = StepsMade::default();
         let told = |evolve: &str, what| out.scalar(&depth::output(evolve, what)).unwrap_or(0.0);
         for d in depths {
             match d {
@@ -90,7 +90,7 @@ impl Made {
     }
 
     /// The mean of equal micro-batches.
-    pub(crate) fn add_share(&mut self, share: f64, other: Made) {
+    pub(crate) fn add_share(&mut self, share: f64, other: StepsMade) {
         self.steps += share * other.steps;
         self.attempts += share * other.attempts;
     }

@@ -20,9 +20,9 @@ pub struct Curve {
     pub held_out: Vec<(f64, f64)>,
 }
 
-/// A stretch of steps: where it ends, and its mean, least and largest loss.
+/// Neighbouring steps: where it ends, and its mean, least and largest loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stretch {
+pub struct LossRange {
     pub step: f64,
     pub mean: f64,
     pub low: f64,
@@ -64,9 +64,9 @@ impl Curve {
     }
 
     /// Cuts the training losses into at most `n` stretches.
-    pub fn stretches(&self, n: usize) -> Vec<Stretch> {
+    pub fn stretches(&self, n: usize) -> Vec<LossRange> {
         let size = self.train.len().div_ceil(n).max(1);
-        let stretch = |points: &[(f64, f64)]| Stretch {
+        let stretch = |points: &[(f64, f64)]| LossRange {
             step: points.iter().map(|p| p.0).sum::<f64>() / points.len() as f64,
             mean: points.iter().map(|p| p.1).sum::<f64>() / points.len() as f64,
             low: points.iter().map(|p| p.1).fold(f64::INFINITY, f64::min),
@@ -261,7 +261,7 @@ pub fn svg(c: &Curve) -> String {
 }
 
 /// Names of the marks with their last values, at the top right.
-fn legend(c: &Curve, stretches: &[Stretch]) -> String {
+fn legend(c: &Curve, stretches: &[LossRange]) -> String {
     let (_, _, right, _) = PLOT;
     let mut s = String::new();
     let mut text = |x: f64, words: String| {

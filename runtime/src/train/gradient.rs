@@ -8,7 +8,7 @@
 
 use crate::data::dataset::Batch;
 use crate::executor::io_buffers::Ticket;
-use crate::executor::step_count::Made;
+use crate::executor::step_count::StepsMade;
 use crate::executor::{Executor, RunError, Value};
 use odec_program::manifest::named;
 use odec_program::{Bindings, DType, EntryId, ResultId, names, noise};
@@ -27,7 +27,7 @@ pub struct Found {
     /// What evolves report, by name: a number for each step.
     pub reports: BTreeMap<String, Vec<f64>>,
     /// Steps of evolves whose number is decided while they run, the mean over micro-batches by their tokens.
-    pub made: Made,
+    pub made: StepsMade,
 }
 
 /// An enqueued gradient, the numbers of steps drawn for it, and what is known about it so far.
@@ -71,7 +71,7 @@ pub fn enqueue(
             experts: BTreeMap::new(),
             dropped: BTreeMap::new(),
             reports: BTreeMap::new(),
-            made: Made::default(),
+            made: StepsMade::default(),
         },
     };
     for (n, batch) in batches.iter().enumerate() {
@@ -156,7 +156,7 @@ impl Enqueued {
                     _ => {}
                 }
             }
-            let made = Made::of(&depths, &self.drawn, &out);
+            let made = StepsMade::of(&depths, &self.drawn, &out);
             self.found.made.add_share(share, made);
         }
         Ok(())

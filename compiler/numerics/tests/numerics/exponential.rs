@@ -13,14 +13,14 @@ fn q(n: i64, d: i64) -> Exact {
 }
 
 /// A step of x' = L x + F(x), written as it stands in a paper.
-struct Made {
+struct WrittenStep {
     steps: Vec<Step>,
 }
 
 /// `φₖ(c z)` with a weight.
 type Phi = (u32, (i64, i64), (i64, i64));
 
-impl Made {
+impl WrittenStep {
     fn push(&mut self, step: Step) -> Value {
         self.steps.push(step);
         self.steps.len()
@@ -61,15 +61,15 @@ impl Made {
     }
 }
 
-fn made() -> Made {
-    Made { steps: Vec::new() }
+fn made() -> WrittenStep {
+    WrittenStep { steps: Vec::new() }
 }
 
 const ONE: (i64, i64) = (1, 1);
 const HALF: (i64, i64) = (1, 2);
 
 /// The weights of Cox & Matthews' ETDRK4 for nodes 0, 1/2, 1/2, 1, the middle ones in these shares.
-fn weights(m: &mut Made, k: [Value; 4], shares: [i64; 2]) -> Value {
+fn weights(m: &mut WrittenStep, k: [Value; 4], shares: [i64; 2]) -> Value {
     let middle = |n: i64| [(2, ONE, (2 * n, 1)), (3, ONE, (-4 * n, 1))];
     let first = [(1, ONE, (1, 1)), (2, ONE, (-3, 1)), (3, ONE, (4, 1))];
     let last = [(2, ONE, (-1, 1)), (3, ONE, (4, 1))];

@@ -2,7 +2,7 @@
 //!
 //! Takes graphs and lists of launches; gives entries, and keeps what they share: kernels, prepared memory, caches.
 
-use super::hoist::Made;
+use super::hoist::Prepared;
 use super::{AssembleError, EntryMemory, Options, Passed};
 use crate::body::{self, dtype};
 use crate::epilogue_fusion::fuse_epilogues;
@@ -62,7 +62,7 @@ pub(super) struct Maker<'a> {
     of_source: BTreeMap<String, u64>,
     kept: BTreeMap<String, Kept>,
     /// What was prepared so far, by what it is made of; and the launches of each entry that make it.
-    pub(super) made: BTreeMap<Made, Operand>,
+    pub(super) made: BTreeMap<Prepared, Operand>,
     preparations: Vec<Entry>,
     /// Whether an entry reads [`Slot::Rounded`].
     pub(super) rounded: bool,

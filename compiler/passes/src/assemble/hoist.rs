@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a launch of constants writes: a kernel's operand, and what the kernel reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Made {
+pub(super) struct Prepared {
     symbol: String,
     operand: usize,
     /// Dims and scalars, in words.
@@ -23,7 +23,7 @@ pub(super) struct Made {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Read {
     Fixed(Slot, u64),
-    Made(Made),
+    Prepared(Prepared),
 }
 
 impl Maker<'_> {
@@ -41,7 +41,7 @@ impl Maker<'_> {
             if constant { &mut first } else { &mut rest }.push(l);
         }
         let read: BTreeSet<BufferId> = rest.iter().flat_map(Launch::uses).map(|(b, _)| b).collect();
-        let mut made: BTreeMap<BufferId, Made> = BTreeMap::new();
+        let mut made: BTreeMap<BufferId, Prepared> = BTreeMap::new();
         let mut needed: BTreeSet<BufferId> = BTreeSet::new();
         for l in &first {
             for (b, what) in written(l, code, &made) {
@@ -90,18 +90,18 @@ impl Maker<'_> {
 fn written(
     l: &Launch,
     code: &LaunchList,
-    made: &BTreeMap<BufferId, Made>,
-) -> Vec<(BufferId, Made)> {
+    made: &BTreeMap<BufferId, Prepared>,
+) -> Vec<(BufferId, Prepared)> {
     let modes = || l.args.iter().zip(&l.spec.signature().operands);
     let reads = modes().filter(|(_, o)| o.mode.reads());
     let reads = reads.map(|(b, _)| match (made.get(b), &code.get(*b).home) {
-        (Some(what), _) => Read::Made(what.clone()),
+        (Some(what), _) => Read::Prepared(what.clone()),
         (None, Placement::Fixed(o)) => Read::Fixed(o.slot, o.offset),
         (None, Placement::Arena) => unreachable!("constants are made of constants"),
     });
     let reads: Vec<Read> = reads.collect();
     let of = |(operand, (b, _)): (usize, (&BufferId, _))| {
-        let what = Made {
+        let what = Prepared {
             symbol: l.spec.symbol().into(),
             operand,
             launch: format!("{:?} {:?}", l.dims, l.coeffs),

@@ -57,13 +57,13 @@ pub(super) struct Panels {
 
 /// A run of contractions for the same step of the backward pass, or the forward pass.
 #[derive(Default)]
-pub(super) struct Stretch {
+pub(super) struct StepRun {
     number: u32,
     of: Option<(String, Option<u32>)>,
 }
 
-impl Stretch {
-    /// The number of the stretch that a site continues or begins.
+impl StepRun {
+    /// The number of the run that a site continues or begins.
     fn at(&mut self, site: &Site) -> u32 {
         let of = (site.pass == Pass::Backward).then(|| (site.evolve.clone(), site.step));
         if of != self.of {
@@ -74,12 +74,12 @@ impl Stretch {
     }
 }
 
-/// A right-hand operand made ready, by a launch, and the stretch it was last used in.
+/// A right-hand operand made ready, by a launch, and the run of contractions that it was last used in.
 #[derive(Clone, Copy)]
 pub(super) struct PreparedOperand {
     buffer: BufferId,
     launch: usize,
-    stretch: u32,
+    step_run: u32,
 }
 
 impl Lowering<'_> {
@@ -177,12 +177,12 @@ impl Lowering<'_> {
         n: Size,
         k: Size,
     ) -> Result<BufferId, LowerError> {
-        let stretch = self.stretch.at(&self.graph.node(node).site);
-        let packed = match self.found(layout, stretch) {
+        let step_run = self.step_run.at(&self.graph.node(node).site);
+        let packed = match self.found(layout, step_run) {
             Some(p) => p,
             None => self.pack(node, layout, n, k)?,
         };
-        self.use_made(layout, packed, stretch);
+        self.use_made(layout, packed, step_run);
         Ok(packed)
     }
 
@@ -191,9 +191,9 @@ impl Lowering<'_> {
         if let Some(there) = self.rounded_parameter(b, to.dtype)? {
             return Ok(there);
         }
-        let stretch = self.stretch.at(&self.graph.node(node).site);
+        let step_run = self.step_run.at(&self.graph.node(node).site);
         let layout = (b, false, to);
-        let copy = match self.found(layout, stretch) {
+        let copy = match self.found(layout, step_run) {
             Some(copy) => copy,
             None => {
                 let ty = self.graph.ty(b);
@@ -208,7 +208,7 @@ impl Lowering<'_> {
                 copy
             }
         };
-        self.use_made(layout, copy, stretch);
+        self.use_made(layout, copy, step_run);
         Ok(copy)
     }
 
@@ -231,7 +231,7 @@ impl Lowering<'_> {
     }
 
     /// Notes that the unit at hand reads what was made of a right-hand operand, by the latest launch unless it is there.
-    fn use_made(&mut self, layout: (Value, bool, Panels), buffer: BufferId, stretch: u32) {
+    fn use_made(&mut self, layout: (Value, bool, Panels), buffer: BufferId, step_run: u32) {
         let last = self.code.launches.len().saturating_sub(1);
         let earlier = self.packs.get(&layout).filter(|m| m.buffer == buffer);
         let launch = earlier.map_or(last, |m| m.launch);
@@ -239,18 +239,18 @@ impl Lowering<'_> {
         let made = PreparedOperand {
             buffer,
             launch,
-            stretch,
+            step_run,
         };
         self.packs.insert(layout, made);
     }
 
-    /// What was made of a right-hand operand before, unless it is a weight in another stretch.
-    fn found(&self, layout: (Value, bool, Panels), stretch: u32) -> Option<BufferId> {
+    /// What was made of a right-hand operand before, unless it is a weight in another step_run.
+    fn found(&self, layout: (Value, bool, Panels), step_run: u32) -> Option<BufferId> {
         let node = layout.0.node;
         let weight = *self.facts.role(node) == Role::Source
             && matches!(kind(self.graph, node), Kind::Source);
         let made = self.packs.get(&layout)?;
-        (made.stretch == stretch || !weight).then_some(made.buffer)
+        (made.step_run == step_run || !weight).then_some(made.buffer)
     }
 
     /// Packs a right-hand operand with `n` columns and inner length `k`.

@@ -14,7 +14,7 @@ use crate::facts::{Facts, Role, kind, only};
 use crate::fuse::{Shape, Unit, Units};
 use crate::launch_list::{BufferId, Launch, LaunchList, Name, Placement};
 use crate::spec::Specs;
-use contract::{Panels, PreparedOperand, Stretch};
+use contract::{Panels, PreparedOperand, StepRun};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Site, Value};
 use odec_program::kernel::{
@@ -71,7 +71,7 @@ pub fn lower(
         specs: Specs::default(),
         buffers: BTreeMap::new(),
         packs: BTreeMap::new(),
-        stretch: Stretch::default(),
+        step_run: StepRun::default(),
         claimed: BTreeMap::new(),
         unneeded: BTreeSet::new(),
         flags: Vec::new(),
@@ -102,7 +102,7 @@ struct Lowering<'a> {
     buffers: BTreeMap<Value, BufferId>,
     /// (right-hand operand, stored transposed, element type of its panels) → packed panels.
     packs: BTreeMap<(Value, bool, Panels), PreparedOperand>,
-    stretch: Stretch,
+    step_run: StepRun,
     /// Values computed straight into a result's place.
     claimed: BTreeMap<Value, Operand>,
     /// Flags of the unit at hand: where one is not positive, it is not needed.

@@ -26,7 +26,7 @@ pub(crate) struct Aside {
     pub flow: Flow,
 }
 
-fn stand_in(name: &Ident, i: Option<usize>) -> FlowArg {
+fn opaque_field(name: &Ident, i: Option<usize>) -> FlowArg {
     let leaf = Leaf {
         name: i.map_or(name.name.clone(), |i| format!("{}.{}", name.name, i + 1)),
         params: Vec::new(),
@@ -53,9 +53,13 @@ impl StageTracer<'_> {
         go: impl FnOnce(&mut Self, &Frame) -> Option<Reached>,
     ) -> Option<Aside> {
         let scheme = &flow.scheme;
-        let args: Vec<FlowArg> = scheme.fields.iter().map(|f| stand_in(f, None)).collect();
+        let args: Vec<FlowArg> = scheme
+            .fields
+            .iter()
+            .map(|f| opaque_field(f, None))
+            .collect();
         let listed = scheme.list.iter();
-        let list = listed.flat_map(|l| (0..flow.list.len()).map(move |i| stand_in(l, Some(i))));
+        let list = listed.flat_map(|l| (0..flow.list.len()).map(move |i| opaque_field(l, Some(i))));
         let strange = Flow {
             list: list.collect(),
             args,

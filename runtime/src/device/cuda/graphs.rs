@@ -243,7 +243,7 @@ impl<G> Graphs<G> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recording::{Made, Recorded, Recording};
+    use super::super::recording::{DriverCalls, Recorded, Recording};
     use super::*;
     use odec_program::gpu::Shape;
 
@@ -290,11 +290,11 @@ mod tests {
         let made = recording.made.get();
         assert_eq!(
             made,
-            Made {
+            DriverCalls {
                 graphs: 1,
                 updates: 18,
                 replays: 9,
-                ..Made::default()
+                ..DriverCalls::default()
             }
         );
     }
@@ -384,7 +384,7 @@ mod tests {
             let few = sequence(1, [1, 2, 3])[..WORTH - 1].to_vec();
             graphs.run(&mut recording, few).unwrap();
         }
-        assert_eq!(recording.made.get(), Made::default());
+        assert_eq!(recording.made.get(), DriverCalls::default());
         assert_eq!(recording.launches.borrow().len(), 5 * (WORTH - 1));
     }
 }

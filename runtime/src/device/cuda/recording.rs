@@ -25,7 +25,7 @@ pub struct Recorded {
 
 /// How often graphs were made, told other arguments, and replayed; and what else a card was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct DriverCalls {
     pub graphs: u64,
     pub updates: u64,
     pub replays: u64,
@@ -56,7 +56,7 @@ impl From<&Planned> for Recorded {
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     pub launches: Rc<RefCell<Vec<Recorded>>>,
-    pub made: Rc<Cell<Made>>,
+    pub made: Rc<Cell<DriverCalls>>,
     /// Dynamic shared memory that kernels were loaded with.
     pub dynamic: Rc<RefCell<Vec<u64>>>,
     /// Launches so far, kept or not.
@@ -95,7 +95,7 @@ impl Recording {
         }
     }
 
-    fn count(&self, with: impl FnOnce(&mut Made)) {
+    fn count(&self, with: impl FnOnce(&mut DriverCalls)) {
         let mut made = self.made.get();
         with(&mut made);
         self.made.set(made);
