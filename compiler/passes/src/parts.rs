@@ -41,6 +41,40 @@ pub struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
+    /// One graph as the entry `forward`: nothing is trained. It knows so many kinds of tokens, and states of so many columns.
+    pub fn alone(
+        name: &'a str,
+        forward: &'a Graph,
+        params: &'a [Parameter],
+        [vocab, width]: [u64; 2],
+        (precision, maxima): (Precision, Bindings),
+    ) -> Model<'a> {
+        Model {
+            name,
+            source: "",
+            model: manifest::Model {
+                vocab,
+                tokens: None,
+                context: maxima.seq,
+                source: 0,
+                width,
+                also: Default::default(),
+            },
+            params,
+            forward,
+            decode: None,
+            several: None,
+            translation: None,
+            loss: None,
+            grad: None,
+            train: None,
+            precision,
+            claims: vec![],
+            depths: vec![],
+            maxima,
+        }
+    }
+
     /// A model of a source file, planned for its batch and context.
     pub fn new(built: &'a Built, source: &'a str) -> Model<'a> {
         Model {

@@ -17,7 +17,7 @@ use odec_graph::ops::{Exp, Input, Mul, Parameter};
 use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, nn};
 use odec_numerics::exponential::sums::over_factorial;
 use odec_program::Bindings;
-use odec_program::manifest::{self, Init, Manifest, Precision};
+use odec_program::manifest::{Init, Manifest, Precision};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use thiserror::Error;
@@ -104,30 +104,8 @@ pub fn plan_on(
     let fields = fields(&all);
     let matrices = problem.matrices_of(&fields.values().copied().collect::<Vec<_>>());
     let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
-    let model = Model {
-        name: &name,
-        source: "",
-        model: manifest::Model {
-            vocab: 1,
-            tokens: None,
-            context: 1,
-            source: 0,
-            width: WIDTH as u64,
-            also: Default::default(),
-        },
-        params: &params,
-        forward: &graph,
-        decode: None,
-        several: None,
-        translation: None,
-        loss: None,
-        grad: None,
-        train: None,
-        precision: Precision::F64,
-        claims: vec![],
-        depths: vec![],
-        maxima: Bindings::new(1, 1),
-    };
+    let run = (Precision::F64, Bindings::new(1, 1));
+    let model = Model::alone(&name, &graph, &params, [1, WIDTH as u64], run);
     let manifest = assemble(&model, options)?.manifest;
     Ok(Planned {
         manifest,

@@ -80,48 +80,29 @@ const MODELS: [&[(&str, &str)]; 11] = [
         ("loss", "loss cross_entropy"),
     ],
     // Steps that terms of a loss are about.
-    &[
-        ("input", "input tokens(vocab: 300, context: 8)"),
-        ("embed", "embed learned(width: 16)"),
-        (
-            "evolve",
-            "evolve euler(rmsnorm |> moe(experts: 2, top_k: 1, hidden: 16)) for 2 steps { weights per step }",
-        ),
-        ("output", "output logits"),
-        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
-        ("loss", "loss cross_entropy"),
-    ],
-    &[
-        ("input", "input tokens(vocab: 300, context: 8)"),
-        ("embed", "embed learned(width: 16)"),
-        ("evolve", "evolve deq(f, f) for 1 step"),
-        ("output", "output logits"),
-        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
-        ("loss", "loss cross_entropy"),
-    ],
-    &[
-        ("input", "input tokens(vocab: 300, context: 8)"),
-        ("embed", "embed learned(width: 16)"),
-        (
-            "evolve",
-            "evolve euler(f) for halting(linear(1) |> sigmoid, max: 2, threshold: 0.99) steps { weights shared }",
-        ),
-        ("output", "output logits"),
-        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
-        ("loss", "loss cross_entropy"),
-    ],
-    &[
-        ("input", "input tokens(vocab: 300, context: 8)"),
-        ("embed", "embed learned(width: 16)"),
-        (
-            "evolve",
-            "evolve euler(f) for routed(linear(2), max: 2, choice: expert, capacity: [1, 1/2]) steps { weights shared }",
-        ),
-        ("output", "output logits"),
-        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
-        ("loss", "loss cross_entropy"),
-    ],
+    &text_along(
+        "evolve euler(rmsnorm |> moe(experts: 2, top_k: 1, hidden: 16)) for 2 steps { weights per step }",
+    ),
+    &text_along("evolve deq(f, f) for 1 step"),
+    &text_along(
+        "evolve euler(f) for halting(linear(1) |> sigmoid, max: 2, threshold: 0.99) steps { weights shared }",
+    ),
+    &text_along(
+        "evolve euler(f) for routed(linear(2), max: 2, choice: expert, capacity: [1, 1/2]) steps { weights shared }",
+    ),
 ];
+
+/// A model that predicts the next token of a text.
+const fn text_along(evolve: &'static str) -> [(&'static str, &'static str); 6] {
+    [
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        ("embed", "embed learned(width: 16)"),
+        ("evolve", evolve),
+        ("output", "output logits"),
+        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+        ("loss", "loss cross_entropy"),
+    ]
+}
 
 /// A model in which one line is another: the first that it fits, or the first of all.
 fn with_line(line: &str) -> Outcome {

@@ -8,7 +8,7 @@ use odec_graph::interp::{EvalCx, Tensor};
 use odec_graph::ops::{self, Input, Parameter, Sample};
 use odec_graph::{Builder, Elem, TensorType};
 use odec_program::Dim;
-use odec_program::manifest::{self, Init};
+use odec_program::manifest::{Init, Precision};
 use odec_runtime::{Artifact, Value};
 use std::collections::BTreeSet;
 
@@ -84,30 +84,8 @@ fn difference(s: &Sample) -> Result<(), String> {
         b.output(format!("out.{i}"), *v);
     }
     let graph = b.finish();
-    let model = Model {
-        name: "op",
-        source: "",
-        model: manifest::Model {
-            vocab: s.indices.max(1),
-            tokens: None,
-            context: s.bindings.seq,
-            source: 0,
-            width: 1,
-            also: Default::default(),
-        },
-        params: &params,
-        forward: &graph,
-        decode: None,
-        several: None,
-        translation: None,
-        loss: None,
-        grad: None,
-        train: None,
-        precision: manifest::Precision::F32,
-        claims: vec![],
-        depths: vec![],
-        maxima: s.bindings,
-    };
+    let run = (Precision::F32, s.bindings);
+    let model = Model::alone("op", &graph, &params, [s.indices.max(1), 1], run);
     let manifest = assemble(&model, options())
         .map_err(|e| e.to_string())?
         .manifest;

@@ -20,7 +20,7 @@ pub struct Curve {
     pub held_out: Vec<(f64, f64)>,
 }
 
-/// Neighbouring steps: where it ends, and its mean, least and largest loss.
+/// The losses of neighbouring steps: where these end, the mean, the least and the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossRange {
     pub step: f64,
