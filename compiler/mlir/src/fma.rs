@@ -1,6 +1,7 @@
 //! Fused multiply-add for targets that have no such instruction: the same bits, in plain arithmetic.
 //!
-//! Takes a float type; gives the text of a private function `(a, b, c) → a·b + c`, rounded once.
+//! Takes a float type; gives the text of a private function `(a, b, c) → a·b + c`, rounded once. Dot products of pairs of bf16 are emulated with a part of it
+//! ([`crate::dot`]).
 //!
 //! Both forms round an exact sum *to odd* before the last rounding, which makes the double rounding
 //! harmless (S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved
@@ -12,7 +13,7 @@ use odec_program::Target;
 
 /// The text of the helper function `name` for values of type `ty`.
 pub(crate) fn helper(name: &str, ty: Type, target: Target) -> String {
-    Emitter::helper(name, ty, target, |e, a, b, c| match ty.elem {
+    Emitter::helper(name, ty, target, true, |e, a, b, c| match ty.elem {
         Elem::F64 => through_errors(e, a, b, c),
         _ => through_f64(e, a, b, c),
     })
@@ -25,10 +26,15 @@ fn through_f64(e: &mut Emitter, a: Val, b: Val, c: Val) -> Val {
         e.convert(b, Elem::F64),
         e.convert(c, Elem::F64),
     );
+    let odd = sum_to_odd(e, [a, b, c]);
+    e.convert(odd, Elem::F32)
+}
+
+/// `a·b + c` in f64 of numbers that are f32, rounded to odd.
+pub(crate) fn sum_to_odd(e: &mut Emitter, [a, b, c]: [Val; 3]) -> Val {
     let product = e.mul(a, b);
     let (sum, error) = two_sum(e, product, c);
-    let odd = to_odd(e, sum, error);
-    e.convert(odd, Elem::F32)
+    to_odd(e, sum, error)
 }
 
 /// Boldo and Melquiond's `Fmac`: exact product, two exact sums, one sum rounded to odd.

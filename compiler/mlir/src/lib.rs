@@ -22,6 +22,7 @@ pub mod codegen;
 mod columns;
 mod contract;
 mod delay;
+mod dot;
 pub mod emit;
 mod epilogue;
 pub mod error;

@@ -3,7 +3,7 @@
 //! A panel of w columns holds `panel[k/2][j][k mod 2] = B(k, j)` in bf16: a word of 32 bits is a pair of rows in one column, the
 //! even one in its lower half. B is stored either with k contiguous ([`transpose`]) or with j contiguous ([`copy`]).
 //! Elements that do not exist are not read and become zero: columns up to w, rows up to a whole chunk. Stores are whole vectors: where w is
-//! less than one, they overrun into the next row, which is written later, and the buffer has room for a vector after the last one.
+//! not some of these, they overrun into the next row, which is written later, and the buffer has room for a vector after the last one.
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::transpose;
@@ -23,7 +23,6 @@ pub struct Pairs {
     /// How many rows exist.
     pub count: Val,
     pub to: Val,
-    /// Whole vectors, or less than one.
     pub width: u64,
     /// Which contractions it is for.
     pub order: Order,
@@ -54,12 +53,16 @@ impl Pairs {
         }
     }
 
-    fn store(&self, e: &mut Emitter, words: Val, k: Val, first: i64) {
+    /// Words of a row from a column on, those of a mask where there is one.
+    fn store(&self, e: &mut Emitter, words: Val, k: Val, (first, mask): (i64, Option<Val>)) {
         // Rows come in twos: a word per column for two values of k.
         let offset = e.mul_int(k, self.width as i64);
         let to = e.at(self.to, offset, Elem::Bf16);
         let to = e.at_const(to, first, Elem::I32);
-        e.store(words, to);
+        match mask {
+            Some(mask) => e.store_masked(words, to, mask),
+            None => e.store(words, to),
+        }
     }
 }
 
@@ -88,7 +91,7 @@ pub fn copy(e: &mut Emitter, p: Pairs) {
             };
             let (even, odd) = (row(e, 0), row(e, 1));
             let words = words(e, even, odd);
-            p.store(e, words, k, first);
+            p.store(e, words, k, (first, None));
         }
     };
     let (zero, depth) = (e.int(0), depth(e, p.order, p.count));
@@ -235,27 +238,42 @@ pub fn columns(e: &mut Emitter, p: Pairs, length: i64) {
 /// Two vector lengths of k, for all columns of a panel that ends at row `end`. `whole` says that nothing is missing: known, or as an i1.
 fn squares(e: &mut Emitter, p: Pairs, k: Val, end: Val, whole: Result<bool, Val>) {
     let from = e.at(p.from, k, p.elem);
-    let (zero, width) = (e.int(0), e.int(p.width as i64));
-    e.for_each(zero, width, e.lanes as i64, |e, first| {
+    let zero = e.int(0);
+    let group = |e: &mut Emitter, first: Val, whole| {
         let mut skip = e.mul(first, p.stride);
         if whole != Ok(true) {
             // Columns of which none exists are not read where they would be: as rows in `panel::transpose`.
             let exists = e.cmp(Cmp::Lt, first, p.valid);
             skip = e.select(exists, skip, zero);
         }
-        let group = Pairs {
+        Pairs {
             from: e.at(from, skip, p.elem),
             valid: e.sub(p.valid, first),
             to: e.at(p.to, first, Elem::I32),
             ..p
-        };
-        square(e, group, k, end, whole);
+        }
+    };
+    let lanes = e.lanes;
+    let rest = if p.width < lanes { 0 } else { p.width % lanes };
+    let end_of_whole = e.int((p.width - rest) as i64);
+    e.for_each(zero, end_of_whole, lanes as i64, |e, first| {
+        let group = group(e, first, whole);
+        square(e, group, lanes.min(p.width), (k, end), whole);
     });
+    if rest > 0 {
+        let group = group(e, end_of_whole, Ok(false));
+        square(e, group, rest, (k, end), Ok(false));
+    }
 }
 
-/// The first columns, as many as a vector has lanes or as there are, at two vector lengths of k.
-fn square(e: &mut Emitter, p: Pairs, k: Val, end: Val, whole: Result<bool, Val>) {
-    let (lanes, count) = (e.lanes, e.lanes.min(p.width));
+/// The first `count` columns, as many as a vector has lanes, or as there are, at two vector lengths of k. Those behind whole vectors spare what is there of the
+/// next rows.
+fn square(e: &mut Emitter, p: Pairs, count: u64, (k, end): (Val, Val), whole: Result<bool, Val>) {
+    let lanes = e.lanes;
+    let spared = (count < lanes && p.width > lanes).then(|| {
+        let count = e.int(count as i64);
+        e.mask(count, lanes)
+    });
     let left = e.sub(p.count, k);
     let [evens, odds]: [Vec<u32>; 2] =
         [0, 1].map(|first| (first..2 * lanes as u32).step_by(2).collect());
@@ -296,7 +314,7 @@ fn square(e: &mut Emitter, p: Pairs, k: Val, end: Val, whole: Result<bool, Val>)
         for (u, words) in words.iter().enumerate() {
             let row = e.add_int(k, 2 * u as i64);
             let words = e.bitcast(*words, Elem::I32);
-            let store = |e: &mut Emitter| p.store(e, words, row, 0);
+            let store = |e: &mut Emitter| p.store(e, words, row, (0, spared));
             // A square of whole chunks is in the panel; of others, its first row is.
             if whole || u == 0 || p.order.chunk().is_multiple_of(2 * lanes) {
                 store(e);

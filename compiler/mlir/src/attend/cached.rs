@@ -16,7 +16,7 @@ const QUERIES: i64 = Attend::QUERIES as i64;
 /// # Errors
 /// What the spec asks for and no kernel can do.
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
-    check(e, kernel)?;
+    check(kernel)?;
     if !kernel.causal && kernel.room.is_none() {
         return Err("attention to all tokens cannot go on where it stopped".into());
     }

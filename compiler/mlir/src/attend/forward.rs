@@ -17,7 +17,7 @@ use odec_program::expr::UnaryOp;
 /// # Errors
 /// What the spec asks for and no kernel can do.
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
-    check(e, kernel)?;
+    check(kernel)?;
     with_tiles(e, kernel, |e| attend(e, kernel))
 }
 

@@ -32,8 +32,8 @@ use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use crate::transpose;
+use odec_program::DType;
 use odec_program::kernel::{Attend, Order};
-use odec_program::{DType, Target};
 use part::{Numbers, Part, of_tile};
 use product::{Product, Start, narrow, tile};
 use scores::{Bias, shaped, slope};
@@ -42,13 +42,7 @@ use scores::{Bias, shaped, slope};
 const BLOCK: i64 = Attend::BLOCK as i64;
 
 /// Rejects what no kernel can do.
-fn check(e: &Emitter, kernel: &Attend) -> Result<(), String> {
-    if kernel.order == Order::Dots && e.target != Target::Avx512Bf16 {
-        return Err(format!(
-            "attention by dot products of pairs on {}",
-            e.target
-        ));
-    }
+fn check(kernel: &Attend) -> Result<(), String> {
     let halves = kernel.inputs == DType::Bf16 && kernel.dtype == DType::F32;
     if kernel.inputs != kernel.dtype && !halves {
         return Err(format!(

@@ -22,7 +22,7 @@ use crate::panel::{self, Panel, Rounding};
 use crate::quantized::{self, Integers};
 use crate::tiles;
 use odec_program::kernel::{Contract, Layout, Order, Parts, Terms};
-use odec_program::{DType, Quantized, Target, tile};
+use odec_program::{DType, Quantized, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
 const OVERRUN: u64 = 256;
@@ -54,9 +54,6 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
         return Err("a result in bf16, pieces of k apart, or a sum of products".into());
     }
     let pairs = spec.order == Order::Pairs;
-    if spec.order == Order::Dots && e.target != Target::Avx512Bf16 {
-        return Err(format!("dot products of pairs on {}", e.target));
-    }
     if pairs {
         tiles::check(spec)?;
         let scratch = e.scratch();

@@ -139,8 +139,14 @@ impl Emitter {
                 format!("x{}", ty.lanes)
             }
         );
+        self.call(name, crate::fma::helper, [a, b, c])
+    }
+
+    /// Calls the helper of that name, which is made the first time that it is asked for.
+    fn call(&mut self, name: String, make: fn(&str, Type, Target) -> String, of: [Val; 3]) -> Val {
+        let ([a, b, c], ty) = (of, of[0].ty);
         if !self.helpers.contains_key(&name) {
-            let text = crate::fma::helper(&name, ty, self.target);
+            let text = make(&name, ty, self.target);
             self.helpers.insert(name.clone(), text);
         }
         self.op(
@@ -150,9 +156,14 @@ impl Emitter {
         )
     }
 
-    /// The sums `c` with the products of pairs of bf16 added to them, as [`odec_program::dot::sum`] adds a pair: a register of 16 f32, each
-    /// word of `a` and `b` a pair (AVX512-BF16 only).
+    /// The sums `c` with the products of pairs of bf16 added to them, as [`odec_program::dot::add`] adds a pair: a register of f32, each
+    /// word of `a` and `b` a pair. Where the target has no such instruction, a helper computes the same bits (`crate::dot`).
     pub fn dot_pairs(&mut self, a: Val, b: Val, c: Val) -> Val {
+        if self.target != Target::Avx512Bf16 {
+            let [a, b] = [a, b].map(|words| self.bitcast(words, Elem::F32));
+            let name = format!("dot_pairs_x{}", c.ty.lanes);
+            return self.call(name, crate::dot::helper, [a, b, c]);
+        }
         let pairs = format!("vector<{}xbf16>", 2 * a.ty.lanes);
         let [a, b] = [a, b].map(|x| {
             self.op(

@@ -83,11 +83,12 @@ impl Emitter {
         out
     }
 
-    /// The text of a private function of three arguments `a`, `b`, `c` and a result of one type.
+    /// The text of a private function of three arguments `a`, `b`, `c` and a result of one type, which becomes part of its callers or stays a function.
     pub(crate) fn helper(
         name: &str,
         ty: Type,
         target: Target,
+        inlined: bool,
         build: impl FnOnce(&mut Emitter, Val, Val, Val) -> Val,
     ) -> String {
         let dtype = if ty.elem == Elem::F64 {
@@ -101,10 +102,9 @@ impl Emitter {
             ty,
         };
         let out = build(&mut e, arg("a"), arg("b"), arg("c"));
-        let attributes =
-            "{llvm.linkage = #llvm.linkage<internal>, passthrough = [\"alwaysinline\"]}";
+        let inlines = if inlined { "alwaysinline" } else { "noinline" };
         let head = format!(
-            "func.func private @{name}(%a: {ty}, %b: {ty}, %c: {ty}) -> {ty} attributes {attributes}"
+            "func.func private @{name}(%a: {ty}, %b: {ty}, %c: {ty}) -> {ty} attributes {{llvm.linkage = #llvm.linkage<internal>, passthrough = [\"{inlines}\"]}}"
         );
         e.function(&head, &format!("return {out} : {ty}"))
     }

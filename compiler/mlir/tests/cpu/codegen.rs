@@ -108,7 +108,9 @@ fn code_without_pairs_is_the_same() {
         // Samples are not cut into vectors of a processor.
         if let Ok(first) = text(&kernel, of[0]) {
             kinds.insert(kernel.spec.kind());
-            for target in of {
+            // The instruction for pairs, where there is one.
+            let in_pairs = first.contains("@dot_pairs");
+            for target in of.into_iter().filter(|_| !in_pairs) {
                 assert_eq!(text(&kernel, target).unwrap(), first);
             }
         }

@@ -1,7 +1,7 @@
 //! Contractions in pairs, on tile registers and by dot products: compiled code against the reference device, bit for bit.
 //!
-//! Where the processor has no tile registers, the handler of `tiles/` does their instructions; all others run as compiled. Dot products are
-//! compiled and run where the processor has them.
+//! Where the processor has no tile registers, the handler of `tiles/` does their instructions; all others run as compiled. Where it has no dot products,
+//! compiled code computes what they are defined to.
 
 use crate::harness::models::{in_bf16, planned, ragged, read_in_pieces, same_steps, two_steps};
 use crate::harness::{Buffer, Compiled, assert_same, noise};
@@ -68,7 +68,8 @@ fn ragged_sizes(machine: Machine) {
             }
         }
     }
-    assert!(!emulated || crate::tiles::products() > 0);
+    let tiles = emulated && of == Target::Amx;
+    assert!(!tiles || crate::tiles::products() > 0);
 }
 
 #[test]

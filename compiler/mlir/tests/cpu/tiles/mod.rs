@@ -23,27 +23,31 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub struct Machine {
     /// Whose programs they are of.
     pub of: Target,
-    /// What to compile for: the same, or, for tile registers without AVX-512, the same contractions with shorter vectors.
+    /// What to compile for: the same, or, without the processor's instructions, the same contractions with those and vectors that it has.
     pub target: Target,
-    /// Whether tile instructions are emulated.
+    /// Whether tile instructions, or dot products, are emulated.
     pub emulated: bool,
 }
 
-/// For dot products, where the processor has them, and for tile registers.
+/// For dot products and for tile registers.
 pub fn machines() -> Vec<Machine> {
+    dots().into_iter().chain(machine()).collect()
+}
+
+/// For dot products: as the processor computes them, or, where it lacks them, as compiled code does.
+fn dots() -> Option<Machine> {
     let of = Target::Avx512Bf16;
-    let dots = match of.supported() {
-        Ok(()) => Some(Machine {
-            of,
-            target: of,
-            emulated: false,
-        }),
-        Err(feature) => {
-            eprintln!("skipped for {of}: this processor lacks {feature}");
-            None
-        }
+    let can = [of, Target::Avx512, Target::Avx2].map(|t| (t, t.supported()));
+    let found = can.iter().find(|(_, supported)| supported.is_ok());
+    let Some((target, _)) = found else {
+        eprintln!("skipped for {of}: this processor has no AVX2");
+        return None;
     };
-    dots.into_iter().chain(machine()).collect()
+    Some(Machine {
+        of,
+        target: *target,
+        emulated: *target != of,
+    })
 }
 
 /// Sets this process up for tile registers; `None` where there is nothing to run tests on.
