@@ -29,6 +29,7 @@
 //!   (`rng.rs`): a draw is a function of a run's seed, a stream's name and a number.
 
 pub mod bf16;
+mod blocking;
 pub mod bounds;
 pub mod choice;
 pub mod dot;

@@ -6,7 +6,7 @@
 
 use crate::kernel::{Blocking, Order};
 use crate::manifest::Precision;
-use crate::{DType, tile};
+use crate::{DType, blocking, tile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -130,27 +130,17 @@ impl Target {
         !self.is_gpu()
     }
 
-    /// The blocking of contractions. `kc` is the same on all targets, because it is part of the
-    /// meaning (products in tile registers, [`Target::pairs`], have one of their own); a register tile is as large as the registers allow. `make products` times what comes of it. On a GPU `mr` × `nr` is the tile of a block of threads (no measurement behind it).
-    pub const fn blocking(self, dtype: DType) -> Blocking {
-        let (mr, vectors) = match self {
-            Target::Sm80 | Target::Sm90a => {
-                return Blocking {
-                    mr: 128,
-                    nr: 64,
-                    kc: 256,
-                    nc: 64,
-                };
-            }
-            Target::Portable => (4, 2),
-            Target::Avx2 => (6, 2),
-            Target::Avx512 | Target::Avx512Bf16 | Target::Amx => (14, 2),
-        };
-        Blocking {
-            mr,
-            nr: vectors * self.lanes(dtype) as u32,
-            kc: 256,
-            nc: 512,
+    /// The blocking of contractions ([`crate::blocking`]; products in tile registers, [`Target::pairs`], have one of their own). On a GPU `mr` × `nr` is
+    /// the tile of a block of threads (no measurement behind it).
+    pub fn blocking(self, dtype: DType) -> Blocking {
+        match self.is_gpu() {
+            true => Blocking {
+                mr: 128,
+                nr: 64,
+                kc: 256,
+                nc: 64,
+            },
+            false => blocking::of(self, dtype),
         }
     }
 
@@ -159,7 +149,7 @@ impl Target {
     /// B, so that each tile that is loaded is multiplied twice. Their blocks of k are longer, since the sums
     /// of each go through memory: on a Xeon with AMX (2026) a training step took 1.01 to 1.03 times as long with 256 and 512, and as long with 2,048, where runs
     /// differ by as much.
-    pub const fn pairs(self) -> Option<(Order, Blocking)> {
+    pub fn pairs(self) -> Option<(Order, Blocking)> {
         let blocking = self.blocking(DType::F32);
         match self {
             Target::Avx512Bf16 => Some((Order::Dots, blocking)),
