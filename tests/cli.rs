@@ -399,7 +399,7 @@ fn too_small_a_card_is_refused_before_any_work() {
     for part in [
         "cuda:0: ",
         " of GPU memory",
-        "has 1.00 GiB (1073741824 bytes) free",
+        "has 1.0 GiB (1073741824 bytes) free",
         "would need with `memory revolve(slots: ",
     ] {
         assert!(said.contains(part), "{part}: {said}");

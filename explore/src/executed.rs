@@ -6,7 +6,7 @@
 //! is counted than the plan has.
 
 use crate::folder::Outcome;
-use crate::plan::{Candidate, duration};
+use crate::plan::Candidate;
 use odec_compiler::text::number;
 use odec_compiler::text::table::{Cell, Table};
 use serde::Deserialize;
@@ -117,7 +117,7 @@ pub fn table<'a>(
     for (m, e) in &known {
         let most = if m.examined.at_most { "≤ " } else { "" };
         let flops = |x: Option<f64>| x.map_or("–".into(), number::flops);
-        let time = |x: Option<f64>| x.map_or("–".into(), duration);
+        let time = |x: Option<f64>| x.map_or("–".into(), number::duration);
         let shown = |x: Option<f64>| match x {
             Some(1.0) => "1".to_string(),
             Some(x) => format!("{x:.3}"),

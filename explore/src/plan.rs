@@ -440,20 +440,11 @@ fn sized(base: &Parsed, m: &Matched, settings: &[(String, Value)], first: &Candi
     }
 }
 
-/// `1.2 h`, `3.4 min`, `12 s`, `5.0 s`, `25 ms`.
-pub fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s >= 3600.0 => format!("{:.1} h", s / 3600.0),
-        s if s >= 60.0 => format!("{:.1} min", s / 60.0),
-        s if s >= 10.0 => format!("{s:.0} s"),
-        s if s < 0.1 => format!("{:.0} ms", 1e3 * s),
-        s => format!("{s:.1} s"),
-    }
-}
-
 /// Of a step.
 fn milliseconds(seconds: Option<f64>) -> String {
-    seconds.map_or("–".into(), |s| format!("{:.3} ms", 1e3 * s))
+    seconds.map_or("–".into(), |s| {
+        format!("{} ms", number::milliseconds(1e3 * s))
+    })
 }
 
 /// How far along an axis a method is stable.
@@ -567,7 +558,7 @@ impl Plan {
             page.fact("halving", &said);
         }
         if let Some(budget) = self.budget {
-            let said = format!("nothing new is trained after {}", duration(budget));
+            let said = format!("nothing new is trained after {}", number::duration(budget));
             page.fact("budget", &said);
         }
         page.section("trials");
@@ -598,7 +589,7 @@ impl Plan {
         if let Some(seconds) = self.seconds() {
             let said = format!(
                 "{} one after the other, without evaluations",
-                duration(seconds)
+                number::duration(seconds)
             );
             page.fact("time", &said);
         }
@@ -670,7 +661,9 @@ impl Plan {
             row.push(Cell::right(number::bytes(e.memory)));
             if measured {
                 row.push(Cell::right(milliseconds(m.seconds_per_step)));
-                row.push(Cell::right(m.seconds().map_or("–".into(), duration)));
+                row.push(Cell::right(
+                    m.seconds().map_or("–".into(), number::duration),
+                ));
             }
             row.push(Cell::right(each(&e.proved, order)));
             row.push(Cell::right(each(&e.proved, |p| reach(p.real))));

@@ -5,9 +5,10 @@
 
 use crate::folder::{Folder, Outcome, Promoted, State};
 use crate::ladder::{Best, Ladder, Next, Promotion, Task};
-use crate::plan::{Plan, duration};
+use crate::plan::Plan;
 use crate::space::Rank;
 use crate::trial::Request;
+use odec_compiler::text::number::duration;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::source::Parsed;
 use odec_runtime::parameters::checkpoint::Checkpoint;

@@ -5,8 +5,8 @@
 
 use crate::facts::Model;
 use crate::runs::Run;
-use crate::table::{duration, loss};
-use odec_compiler::text::number::{bytes, flops, thousands};
+use crate::table::loss;
+use odec_compiler::text::number::{bytes, duration, flops, thousands};
 use odec_compiler::text::page::{Page, Screen};
 use odec_compiler::text::table::{Cell, Table};
 use odec_program::EntryId;

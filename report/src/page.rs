@@ -14,14 +14,13 @@ use crate::plot::class;
 use crate::runs::{Found, Run, kinds};
 use crate::samples::{self, Samples};
 use crate::states;
-use crate::table::{duration, loss, seen, steps};
+use crate::table::{loss, seen, steps};
 use odec_compiler::analysis::report::Report;
 use odec_compiler::analysis::summary::Summary;
 use odec_compiler::analysis::{svg, text};
-use odec_compiler::text::number::{bytes, flops, thousands};
+use odec_compiler::text::number::{bytes, duration, flops, thousands};
 use odec_explore::executed::Ended;
 use odec_explore::fit::Fit;
-use odec_explore::plan;
 use odec_runtime::system::shown::markup;
 use odec_runtime::train::metrics::Record;
 use odec_source::escape::{escaped, escaped_lines};
@@ -458,8 +457,8 @@ fn took(all: &[Ended], out: &mut String) {
             shown(e.flops, &flops),
             shown(e.flops_ratio(), &ratio),
         ];
-        cells.extend(timed.then(|| shown(e.predicted_seconds, &plan::duration)));
-        cells.push(shown(e.seconds, &plan::duration));
+        cells.extend(timed.then(|| shown(e.predicted_seconds, &duration)));
+        cells.push(shown(e.seconds, &duration));
         cells.extend(timed.then(|| shown(e.seconds_ratio(), &ratio)));
         let cells: String = cells.iter().map(|c| format!("<td>{c}</td>")).collect();
         let _ = writeln!(out, "<tr><td class=\"word\">{}</td>{cells}</tr>", label);

@@ -4,7 +4,7 @@
 
 use crate::runs::{Found, Refused, Run};
 use crate::sparkline::sparkline;
-use odec_compiler::text::number::flops;
+use odec_compiler::text::number::{duration, flops};
 use odec_compiler::text::table::{Cell, Table};
 use odec_runtime::Shown;
 use serde_json::{Value, json};
@@ -116,17 +116,6 @@ fn number(x: Option<f64>) -> Cell {
     x.map_or(Cell::right("–"), |x| Cell::right(loss(x)))
 }
 
-/// `12 s`, `3.4 min`, `5.6 h`, `7.8 d`.
-pub fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 9.95 => format!("{s:.1} s"),
-        s if s < 99.5 => format!("{s:.0} s"),
-        s if s < 5970.0 => format!("{:.1} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
-        s => format!("{:.1} d", s / 86_400.0),
-    }
-}
-
 /// A text of at most so many characters.
 pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> String {
     if text.chars().count() <= most {
@@ -168,12 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_losses_read_well() {
-        let shown = [0.0, 9.96, 99.0, 100.0, 5969.0, 6000.0, 172_800.0].map(duration);
-        let want = [
-            "0.0 s", "10 s", "99 s", "1.7 min", "99.5 min", "1.7 h", "2.0 d",
-        ];
-        assert_eq!(shown, want);
+    fn losses_read_well() {
         assert_eq!(
             [2.0, 1e-3, 123_456.0].map(loss),
             ["2.000", "1.00e-3", "1.23e5"]

@@ -8,7 +8,7 @@ use odec_driver::terminal;
 use odec_explore::folder::{Folder, step_times};
 use odec_explore::identity;
 use odec_explore::picture;
-use odec_explore::plan::{Plan, duration, plan};
+use odec_explore::plan::{Plan, plan};
 use odec_explore::rank::rank;
 use odec_explore::run::{Ended, run as run_trials};
 use odec_explore::share::{cores, fit, share};
@@ -111,7 +111,7 @@ pub fn run(args: &cli::Explore) -> Done {
             if !args.json {
                 outln!(
                     "budget: {} are used up, so nothing new was trained; a larger `budget` goes on in {}",
-                    duration(plan.budget.unwrap_or_default()),
+                    terminal::duration(plan.budget.unwrap_or_default()),
                     folder.path().shown()
                 );
             }

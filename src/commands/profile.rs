@@ -5,6 +5,7 @@
 
 use super::bench;
 use crate::cli::{self, By};
+use odec_compiler::text::number::milliseconds;
 use odec_compiler::text::table::{Cell, Table};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
@@ -110,15 +111,6 @@ fn in_words(roof: &Roof) -> String {
 fn per_step(told: &NamedProfile, sum: &Sum) -> String {
     let steps = f64::from(told.profile.steps.max(1));
     sum.ms.map_or("-".into(), |ms| milliseconds(ms / steps))
-}
-
-fn milliseconds(ms: f64) -> String {
-    let digits = match ms {
-        100.0.. => 1,
-        1.0.. => 2,
-        _ => 3,
-    };
-    format!("{ms:.digits$}")
 }
 
 fn percent(share: Option<f64>) -> String {

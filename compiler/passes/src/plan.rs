@@ -26,7 +26,7 @@ pub enum PlanError {
     Overflow { name: String, batch: u64, seq: u64 },
     #[error(
         "{} of memory at batch {batch}, sequence {seq}, where at most 1 TiB is planned for; the largest value is `{largest}`",
-        super::print::bytes(*.bytes)
+        odec_text::number::bytes(*.bytes)
     )]
     TooLarge {
         bytes: u64,

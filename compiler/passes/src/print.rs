@@ -12,6 +12,7 @@ use odec_program::window::Through;
 use odec_program::{
     Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Program, Site, Slot,
 };
+use odec_text::number::bytes;
 use std::fmt::Write;
 
 /// The whole program.
@@ -242,19 +243,6 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
         Slot::Input(n) => port(&e.inputs, n),
         Slot::Output(n) => port(&e.outputs, n),
     }
-}
-
-/// Bytes with three digits.
-pub fn bytes(n: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut x = n as f64;
-    let mut unit = 0;
-    while x >= 1024.0 && unit + 1 < units.len() {
-        x /= 1024.0;
-        unit += 1;
-    }
-    let digits = if unit == 0 || x >= 100.0 { 0 } else { 1 };
-    format!("{x:.digits$} {}", units[unit])
 }
 
 fn body(out: &mut String, spec: &KernelSpec) {

@@ -4,6 +4,7 @@ use crate::source::built;
 use crate::systems::{Decoder, SYSTEMS, Shape, System, options};
 use odec_compiler::model::Built;
 use odec_compiler::passes::{assemble, build_manifest, print};
+use odec_compiler::text::number::bytes;
 use odec_library::shipped;
 use odec_program::{Bindings, Program};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,17 +77,17 @@ fn the_five_architectures() {
         out += &format!(
             "{name}: {} kernels, parameters {}\n",
             p.kernels.len(),
-            print::bytes(p.param_bytes)
+            bytes(p.param_bytes)
         );
         for m in &a.memory {
-            let (e, b) = (&p.entries[&m.entry], print::bytes);
+            let e = &p.entries[&m.entry];
             out += &format!(
                 "  {}: {} launches, arena {}, side by side {}, busiest launch {}\n",
                 m.entry,
                 e.instrs.len(),
-                b(m.arena),
-                b(m.unshared),
-                b(m.lower_bound)
+                bytes(m.arena),
+                bytes(m.unshared),
+                bytes(m.lower_bound)
             );
         }
     }

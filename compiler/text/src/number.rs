@@ -1,4 +1,4 @@
-//! Numbers in reports: exact where there is room, else the digits that fit and `…`.
+//! Numbers in reports: exact where there is room, else the digits that fit and `…`. Amounts of memory, work and time in units that people read.
 
 use odec_exact::Exact;
 
@@ -52,7 +52,7 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
-/// Bytes in the largest binary unit that keeps three digits: `12.3 MiB`.
+/// Bytes in the largest binary unit of which there is one at least: `12.3 MiB`.
 pub fn bytes(n: u64) -> String {
     let mut x = n as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -82,6 +82,37 @@ pub fn flops(n: f64) -> String {
         x /= 1000.0;
     }
     format!("{x:.2} P")
+}
+
+/// A time that something takes: `25 ms`, `3.4 s`, `12 s`, `3.4 min`, `5.6 h`, `7.8 d`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.0995 => format!("{:.0} ms", 1e3 * s),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 99.5 => format!("{s:.0} s"),
+        s if s < 5970.0 => format!("{:.1} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.1} d", s / 86_400.0),
+    }
+}
+
+/// Milliseconds that were measured, in digits that can be compared; the unit is not written: it may head a column.
+pub fn milliseconds(ms: f64) -> String {
+    let digits = match ms {
+        100.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
+    };
+    format!("{ms:.digits$}")
+}
+
+/// A time that runs down: minutes and seconds, or hours and minutes.
+pub fn clock(seconds: f64) -> String {
+    let s = seconds.clamp(0.0, 1e9).round() as u64;
+    match s < 3600 {
+        true => format!("{}:{:02}", s / 60, s % 60),
+        false => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+    }
 }
 
 /// A number that is not exact, to five digits.
@@ -186,8 +217,6 @@ mod tests {
         assert_eq!(thousands(0), "0");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_234_567), "1,234,567");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(flops(999.0), "999");
         assert_eq!(flops(1_234_000.0), "1.23 M");
         let shown = |s: &str, widest| number_in(&Exact::decimal(s).expect("a number"), widest);
@@ -201,5 +230,34 @@ mod tests {
         assert_eq!(number(&(&Exact::int(2) * &root)), "2·∛2");
         assert_eq!(about(0.014505), "0.014505");
         assert_eq!(about(3.991e-6), "3.9910e-6");
+    }
+
+    #[test]
+    fn memory_reads_well() {
+        let shown = [0, 1023, 1536, 121 << 10, 577 << 20, 1 << 50].map(bytes);
+        let want = [
+            "0 B",
+            "1023 B",
+            "1.5 KiB",
+            "121.0 KiB",
+            "577.0 MiB",
+            "1024.0 TiB",
+        ];
+        assert_eq!(shown, want);
+    }
+
+    #[test]
+    fn times_read_well() {
+        let shown = [
+            0.0, 0.0251, 0.0996, 9.96, 99.0, 100.0, 5969.0, 6000.0, 172_800.0,
+        ];
+        let want = [
+            "0 ms", "25 ms", "0.1 s", "10 s", "99 s", "1.7 min", "99.5 min", "1.7 h", "2.0 d",
+        ];
+        assert_eq!(shown.map(duration), want);
+        let shown = [0.1234, 12.345, 196.04].map(milliseconds);
+        assert_eq!(shown, ["0.123", "12.35", "196.0"]);
+        let shown = [-1.0, 59.6, 3599.0, 3660.0].map(clock);
+        assert_eq!(shown, ["0:00", "1:00", "59:59", "1 h 01 min"]);
     }
 }

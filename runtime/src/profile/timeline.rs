@@ -8,6 +8,7 @@ use crate::profile::{Named, NamedProfile, arena};
 use crate::system::shown::markup;
 use crate::train::chart::Axis;
 use odec_source::escape::escaped;
+use odec_text::number;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -154,14 +155,7 @@ fn said(told: &NamedProfile, step: &Step, device: &str) -> String {
 }
 
 fn milliseconds(t: Duration) -> String {
-    let ms = t.as_secs_f64() * 1e3;
-    let digits = match ms {
-        100.0.. => 0,
-        10.0.. => 1,
-        1.0.. => 2,
-        _ => 3,
-    };
-    format!("{ms:.digits$} ms")
+    format!("{} ms", number::milliseconds(t.as_secs_f64() * 1e3))
 }
 
 /// The lanes from top to bottom, each with its name.
@@ -369,19 +363,9 @@ fn in_use(s: &mut String, told: &NamedProfile, step: &Step, top: f64) {
          <text class=\"soft\" x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>",
         top + 14.0,
         top + 28.0,
-        size(most),
+        number::bytes(most),
         x = LEFT - 8.0,
     );
-}
-
-fn size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let (mut x, mut unit) = (bytes as f64, 0);
-    while x >= 1024.0 && unit + 1 < units.len() {
-        (x, unit) = (x / 1024.0, unit + 1);
-    }
-    let digits = usize::from(unit > 0 && x < 100.0);
-    format!("{x:.digits$} {}", units[unit])
 }
 
 /// Each field with its colour and its share of the step.

@@ -3,6 +3,7 @@
 
 use crate::errln;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use odec_text::number::clock;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -151,16 +152,6 @@ impl Work {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
-    }
-}
-
-/// Minutes and seconds, or hours and minutes.
-fn clock(seconds: f64) -> String {
-    let s = seconds.clamp(0.0, 1e9).round() as u64;
-    if s < 3600 {
-        format!("{}:{:02}", s / 60, s % 60)
-    } else {
-        format!("{} h {:02} min", s / 3600, s / 60 % 60)
     }
 }
 

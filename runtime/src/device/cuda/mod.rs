@@ -27,6 +27,7 @@ use graphs::{Graphs, Origin, Planned};
 use odec_program::gpu::{self, Shape};
 use odec_program::kernel::Signature;
 use odec_program::{Kernel, KernelSpec, Site, Target};
+use odec_text::number;
 use regions::Regions;
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -425,7 +426,7 @@ impl<D: Driver> Device for CudaDevice<D> {
 
 /// Bytes for people, and exactly.
 fn bytes(n: u64) -> String {
-    format!("{:.2} GiB ({n} bytes)", n as f64 / f64::from(1 << 30))
+    format!("{} ({n} bytes)", number::bytes(n))
 }
 
 /// What a card of this machine is.
