@@ -98,9 +98,6 @@ fn visible(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Most messages that are shown of an example.
-const MOST: usize = 2;
-
 /// An example of the code, and the first messages about it with that code.
 fn example(code: &Code) -> Done<(&'static str, String)> {
     let name = format!("{}.ode", code.name);
@@ -108,8 +105,8 @@ fn example(code: &Code) -> Done<(&'static str, String)> {
     let text = embedded(&name).ok_or_else(missing)?;
     let mut sources = Sources::with(LIBRARY);
     let messages = messages(&name, text, &mut sources)?;
-    let messages = messages.iter().filter(|d| d.code == code.name).take(MOST);
-    let shown: Vec<String> = messages.map(|d| render(d, &sources, false)).collect();
+    let shown = code.shown(&messages).into_iter();
+    let shown: Vec<String> = shown.map(|d| render(d, &sources, false)).collect();
     if shown.is_empty() {
         return Err(missing());
     }

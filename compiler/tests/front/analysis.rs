@@ -1,6 +1,6 @@
 //! `odec analyze`: reports of schemes whose facts are known, as text, JSON and LaTeX.
 
-use crate::common::{compile_text, model};
+use crate::common::{Cases, compile_text, model};
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, svg, text};
 use odec_compiler::text::page::Screen;
@@ -64,6 +64,7 @@ fn reports_of_models() {
         ("lists", model("iie(layer, r: [1, 2])", 2, "")),
         ("map", model("rk4(phi)", 2, "")),
     ];
+    let mut shown = Cases::default();
     for (name, source) in cases {
         let outcome = compile_text(&source);
         let evolved = outcome
@@ -72,19 +73,21 @@ fn reports_of_models() {
             .iter()
             .map(|of| report::evolve(of, shipped::library()));
         let all: Vec<String> = evolved.map(|r| text::text(&r)).collect();
-        insta::assert_snapshot!(format!("evolve_{name}"), all.join("\n"));
+        shown.add(name, all.join("\n"));
     }
+    insta::assert_snapshot!(shown);
 }
 
 #[test]
 fn reports_as_json_and_latex() {
+    let mut arrays = Cases::default();
     for name in ["rk4", "strang", "gauss4", "ab2"] {
         let reports = reports(shipped::text(name));
         let value = serde_json::to_string_pretty(&json::json(&reports[0])).expect("JSON");
         insta::assert_snapshot!(format!("json_{name}"), value);
-        let array = latex::latex(&reports[0]).unwrap_or_default();
-        insta::assert_snapshot!(format!("latex_{name}"), array);
+        arrays.add(name, latex::latex(&reports[0]).unwrap_or_default());
     }
+    insta::assert_snapshot!("latex", arrays);
 }
 
 /// What goes beyond the order is said: Lie's splitting is Strang's after a change of variables, Butcher's five stages have effective order 5, the average

@@ -1,6 +1,6 @@
 //! Claims, proved: the library's, false ones, and how they are told.
 
-use crate::common::{compile_text, model};
+use crate::common::{Cases, compile_text, model};
 use odec_library::{LibraryScheme, shipped};
 use odec_program::manifest::{Claim, ClaimStatus};
 
@@ -166,11 +166,13 @@ fn false_claims() {
             &claiming("gauss4", "4").replace("r = 3", "r = 1"),
         ),
     ];
+    let mut shown = Cases::default();
     for (name, text) in cases {
         let outcome = compile_text(text);
         assert!(outcome.checked.is_none(), "{name} is refused");
-        insta::assert_snapshot!(format!("false_{name}"), outcome.rendered());
+        shown.add(name, outcome.rendered());
     }
+    insta::assert_snapshot!(shown);
 }
 
 #[test]

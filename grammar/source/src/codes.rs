@@ -1,6 +1,11 @@
 //! The error codes: what each means, and how to fix it. `odec explain` and docs/errors.md print this list. Each code has an example of
 //! its name under `tests/errors`.
 
+use crate::Diagnostic;
+
+/// Most messages that are shown of an example.
+const MOST: usize = 2;
+
 /// One code.
 pub struct Code {
     /// Stable, kebab-case: printed in brackets after `error` or `warning`.
@@ -9,6 +14,15 @@ pub struct Code {
     pub meaning: &'static str,
     /// What to do about it.
     pub remedy: &'static str,
+}
+
+impl Code {
+    /// Of the messages about its example, those that `odec explain` and docs/errors.md show: the first ones with this code. Tests of the crates
+    /// hold by snapshots what is left.
+    pub fn shown<'d>(&self, messages: &'d [Diagnostic]) -> Vec<&'d Diagnostic> {
+        let with_it = messages.iter().filter(|d| d.code == self.name);
+        with_it.take(MOST).collect()
+    }
 }
 
 macro_rules! codes {
