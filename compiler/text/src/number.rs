@@ -90,7 +90,7 @@ pub fn duration(seconds: f64) -> String {
         s if s < 0.0995 => format!("{:.0} ms", 1e3 * s),
         s if s < 9.95 => format!("{s:.1} s"),
         s if s < 99.5 => format!("{s:.0} s"),
-        s if s < 5970.0 => format!("{:.1} min", s / 60.0),
+        s if s < 3597.0 => format!("{:.1} min", s / 60.0),
         s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
         s => format!("{:.1} d", s / 86_400.0),
     }
@@ -249,10 +249,10 @@ mod tests {
     #[test]
     fn times_read_well() {
         let shown = [
-            0.0, 0.0251, 0.0996, 9.96, 99.0, 100.0, 5969.0, 6000.0, 172_800.0,
+            0.0, 0.0251, 0.0996, 9.96, 99.0, 100.0, 3596.0, 3600.0, 172_800.0,
         ];
         let want = [
-            "0 ms", "25 ms", "0.1 s", "10 s", "99 s", "1.7 min", "99.5 min", "1.7 h", "2.0 d",
+            "0 ms", "25 ms", "0.1 s", "10 s", "99 s", "1.7 min", "59.9 min", "1.0 h", "2.0 d",
         ];
         assert_eq!(shown.map(duration), want);
         let shown = [0.1234, 12.345, 196.04].map(milliseconds);
