@@ -90,9 +90,11 @@ def normal(like: Array, std: float, key: Array, stream: int) -> Array:
     return std * normal_quantile(numbers + 2.0**-25)
 
 
-def dropout(x: Array, rate: float, key: Array, stream: int) -> Array:
-    """Elements are zero with probability `rate`, the others grow by 1/(1 − rate); [batch, tokens, width]."""
-    kept = uniform(key, stream, x.shape[0] * x.shape[1], x.shape[2]).reshape(x.shape) >= rate
+def dropout(x: Array, rate: float, key: Array, stream: int, each: str) -> Array:
+    """Elements, tokens or sequences are zero with probability `rate`, the others grow by 1/(1 − rate); [batch, tokens, width]."""
+    batch, tokens, width = x.shape
+    shape = {"element": (batch, tokens, width), "token": (batch, tokens, 1), "sequence": (batch, 1, 1)}[each]
+    kept = uniform(key, stream, shape[0] * shape[1], shape[2]).reshape(shape) >= rate
     return np.where(kept, x / (1 - rate), 0.0)
 
 

@@ -86,6 +86,8 @@ class System:
     masked: bool = False
     # Part of what each field computes that is dropped in training.
     drops: float = 0.0
+    # What has a random number of its own there, by field, if not an element.
+    each: dict[str, str] = field(default_factory=dict)
     # Whether a state, or noise of steps, is drawn.
     starts: bool = False
     # Whether GELU is approximated.
@@ -234,7 +236,7 @@ class Step:
         # Masks are numbered from 2, in the order in which a step needs them.
         names = list(system.fields)
         stream = 2 + self.k * len(names) + names.index(name)
-        return lambda x: dropout(computed(x), system.drops, self.key, stream)
+        return lambda x: dropout(computed(x), system.drops, self.key, stream, system.each.get(name, "element"))
 
     def both(self, x: Array) -> Array:
         """`rmsnorm |> (attention + swiglu)`: one norm for both."""
@@ -964,6 +966,20 @@ SYSTEMS: dict[str, System] = {
     "dropout": System(lie, file="prenorm_dropout.ode", drops=0.1, sizes=("odd", "full")),
     # Both stages of a step see the same masks.
     "dropout_heun": System(over_layer(heun), file="prenorm_dropout.ode", flow="heun(layer)", drops=0.1),
+    # Attention is left out for some sequences of a batch (Huang et al. 2016), the MLP for some tokens.
+    "stochastic_depth": System(
+        splitting(("mix", 1.0), ("mlp", 1.0)),
+        flow="lie(mix, mlp)",
+        definitions="""field mix = rmsnorm |> attention(heads: 4, causal, rope) |> dropout(25%, each: sequence)
+field mlp = rmsnorm |> swiglu(hidden: 704) |> dropout(25%, each: token)
+""",
+        fields={"mix": "att", "mlp": "ffn"},
+        heads=("mix.heads",),
+        hidden=("mlp.hidden",),
+        drops=0.25,
+        each={"mix": "sequence", "mlp": "token"},
+        sizes=("odd", "full"),
+    ),
     # All heads share one of keys and values; the window is shorter than the text.
     "grouped": System(
         lie,

@@ -1,4 +1,4 @@
-//! `dropout`: sets a random share of the elements to zero in training.
+//! `dropout`: sets a random share of the elements, tokens or sequences to zero in training.
 
 use super::arguments::Silent;
 use super::{
@@ -9,19 +9,35 @@ use crate::codes;
 use crate::scheme::args::{Bounds, bounded};
 use crate::scheme::scalar::{Scope, exact};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, Exact, Value, ops};
+use odec_graph::ops::{Broadcast, Constant, Mul, RepeatTokens};
+use odec_graph::{Builder, Exact, TensorType, Value, ops};
+use odec_program::Dim;
 
 const BOUNDS: Bounds = Bounds::BelowOne;
 const RATE: Argument = Argument::unnamed(
     "rate",
     Form::UnnamedNumber(BOUNDS),
     Silent::Needed,
-    "the share of the elements that is dropped",
+    "the share that is dropped",
 );
+const EACH: Argument = Argument::word(
+    "each",
+    &["token", "sequence", "element"],
+    "what has a random number of its own: an element, a token with all its columns, or a sequence with all its tokens (stochastic depth: Huang et al. 2016)",
+);
+
+/// What has a random number of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Each {
+    Element,
+    Token,
+    Sequence,
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
     rate: Exact,
+    each: Each,
     /// Which one of its field it is, from 1.
     number: u32,
 }
@@ -29,14 +45,15 @@ pub struct Dropout {
 impl Layer for Dropout {
     const NAME: &'static str = "dropout";
     const ABOUT: About = About {
-        summary: "In training, sets a random share of the elements to zero and divides the others by 1 − rate.",
+        summary: "In training, sets a random share of the elements, tokens or sequences to zero and divides the others by 1 − rate.",
         formula: "x · mask / (1 − rate)",
         source: "Srivastava et al. 2014, JMLR 15",
         notes: &[
             "Evaluation and generation leave it out. Each field has one mask per step, so all stages of a step see the same right-hand side.",
+            "At the end of a field, `each: sequence` leaves the field out of a step for some of the texts or images of a batch. PyTorch's users know this as `DropPath`.",
         ],
     };
-    const ARGUMENTS: &'static [Argument] = &[RATE];
+    const ARGUMENTS: &'static [Argument] = &[RATE, EACH];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "dropout(10%)",
@@ -45,6 +62,10 @@ impl Layer for Dropout {
         Example {
             text: "dropout(rate: 1/4)",
             meaning: "the same, with the argument's name",
+        },
+        Example {
+            text: "dropout(10%, each: sequence)",
+            meaning: "at the end of a field: a sequence in ten goes without it",
         },
     ];
     const ROLE: Option<&'static str> = None;
@@ -59,10 +80,12 @@ impl Layer for Dropout {
             let d = Diagnostic::error(codes::MISSING_ARGUMENT, r.span(), message);
             return r.fail(d.help("write, for example, `dropout(10%)`"));
         };
+        let each = r.word(&EACH, "`dropout` draws no numbers for each of these");
         let value = exact(rate, &Scope::new()).and_then(|x| bounded(x, BOUNDS, rate.span));
         let rate = r.report(value)?;
+        let each = [Each::Token, Each::Sequence, Each::Element][each?];
         let number = u32::try_from(r.number_of_kind()).ok()?;
-        Some((Dropout { rate, number }, r.width()))
+        Some((Dropout { rate, each, number }, r.width()))
     }
 
     fn params(&self) -> Vec<LayerParam> {
@@ -77,8 +100,20 @@ impl Layer for Dropout {
         let Some((stream, key)) = w.mask(b, self.number)? else {
             return Ok(at.x);
         };
-        let rate = self.rate.clone();
-        b.push1(ops::Dropout { rate, stream }, &[at.x, key])
+        let (rate, tokens) = (self.rate.clone(), b.ty(at.x).tokens());
+        let rows = match self.each {
+            Each::Element => return b.push1(ops::Dropout { rate, stream }, &[at.x, key]),
+            Each::Token => tokens,
+            Each::Sequence => Dim::Fixed(1),
+        };
+        let one = b.push1(Constant { value: Exact::one() }, &[])?;
+        let to = TensorType::real([Dim::Batch, rows, Dim::Fixed(1)]);
+        let ones = b.push1(Broadcast { to }, &[one])?;
+        let mut kept = b.push1(ops::Dropout { rate, stream }, &[ones, key])?;
+        if rows != tokens {
+            kept = b.push1(RepeatTokens { tokens }, &[kept])?;
+        }
+        b.push1(Mul, &[at.x, kept])
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
