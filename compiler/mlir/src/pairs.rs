@@ -179,6 +179,48 @@ pub fn rows(e: &mut Emitter, p: Pairs, length: i64) {
     });
 }
 
+/// A row with its elements beside each other as pairs: elements k and k + 1 come to word k/2. What is missing of the last pair is zero. A vector may overrun.
+pub fn row(e: &mut Emitter, (from, elem): (Val, Elem), to: Val, count: Val) {
+    let p = Pairs {
+        from,
+        elem,
+        stride: e.int(0),
+        valid: e.int(1),
+        count,
+        to,
+        width: 1,
+        order: Order::Dots,
+    };
+    rows(e, p, 0);
+}
+
+/// Two rows as a row of pairs: column j of both comes to word j. Where the second one does not exist, zeros take its place. A vector may overrun.
+pub fn two_rows(e: &mut Emitter, from: [Val; 2], elem: Elem, exists: Val, to: Val, columns: Val) {
+    let (lanes, none) = (e.lanes, e.int(0));
+    let p = Pairs {
+        from: from[0],
+        elem,
+        stride: none,
+        valid: columns,
+        count: none,
+        to,
+        width: lanes,
+        order: Order::Dots,
+    };
+    e.each_piece(columns, lanes as i64, |e, j, left| {
+        let mask = left.and_then(|left| e.partial_mask(left, lanes));
+        let [even, odd] = from.map(|row| {
+            let at = e.at(row, j, elem);
+            p.load(e, at, mask)
+        });
+        let zero = e.float(0.0, odd.ty);
+        let odd = e.select(exists, odd, zero);
+        let words = words(e, even, odd);
+        let at = e.at(to, j, Elem::I32);
+        e.store(words, at);
+    });
+}
+
 /// The same of a matrix with B(k, j) at `j + stride · k`.
 pub fn columns(e: &mut Emitter, p: Pairs, length: i64) {
     let (lanes, step) = (e.lanes, 2 * e.lanes as i64);

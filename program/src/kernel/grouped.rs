@@ -4,7 +4,8 @@
 //! they are: a kernel looks for those of a group, and neither sorts nor copies them (Tan et al. 2024, "Scattered Mixture-of-Experts
 //! Implementation", arXiv:2403.08245).
 
-use super::contract::{Blocking, Layout};
+use super::contract::{Blocking, Layout, Order};
+use super::products;
 use super::signature::{Count, Dimension, Mode, OperandAccess, Signature, Work};
 use super::validate::{self, MOST_HEADS};
 use super::{Indices, Kind, Launch, Sample};
@@ -49,13 +50,13 @@ impl Groups {
 /// dims: `[rows of A]`. operands: numbers (`copies` for each row of A, in the type of arithmetic), A, the matrices, C. A matrix lies
 /// as `layout` says: [k, n] or [n, k]. tiles: for each group one per [`Grouped::width`] columns.
 ///
-/// Order of summation: as that of a [`Contract`](super::Contract) of the same blocking: k is cut into blocks of `kc`; inside a block
-/// products are accumulated by FMA from zero, in order; the block sums are added in order.
+/// Order of summation: as that of a [`Contract`](super::Contract) of the same blocking and order: k is cut into blocks of `kc`; inside a block
+/// products are accumulated from zero, in order, by FMA or two after two; the block sums are added in order.
 ///
 /// GroupedOuter: `W_g(n, k) = Σ_i A(i, n) · B(i / copies, k)` over the rows i of group g, zero where it has none. operands: numbers, A,
 /// B, the matrices, each [n, k]; tiles: for each group one per [`Grouped::height`] rows. Order of summation: rows are cut into blocks of
-/// `kc`, whichever group they are of; inside a block products are accumulated by FMA from zero, in order; the block sums are added in
-/// order.
+/// `kc`, whichever group they are of; inside a block the products of the group's rows are accumulated from zero, in order, by FMA or two after two; the block
+/// sums are added in order.
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Grouped {
     pub dtype: DType,
@@ -66,6 +67,9 @@ pub struct Grouped {
     pub of: Groups,
     pub layout: Layout,
     pub blocking: Blocking,
+    /// How products are added up inside a block: no product is made in tile registers.
+    #[serde(default, skip_serializing_if = "Order::is_chain")]
+    pub order: Order,
 }
 
 impl Grouped {
@@ -122,6 +126,11 @@ impl Grouped {
         if (n * k).checked_mul(groups).is_none_or(|e| e > MOST_WEIGHTS) {
             return Err(format!("it has {groups} matrices of {n} × {k}"));
         }
+        match self.order {
+            Order::Chain => {}
+            Order::Dots if self.rounded && self.blocking.kc.is_multiple_of(2) => {}
+            Order::Dots | Order::Pairs => return Err(format!("its products are {:?}", self.order)),
+        }
         self.blocking.validate()
     }
 
@@ -174,7 +183,13 @@ impl Grouped {
         } else {
             ""
         };
-        format!("{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times{some}{rounded}")
+        let pairs = match self.order {
+            Order::Chain => "",
+            Order::Dots | Order::Pairs => ", in pairs",
+        };
+        format!(
+            "{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times{some}{rounded}{pairs}"
+        )
     }
 
     pub(super) fn samples_with(layouts: &[Layout]) -> Vec<Sample<Grouped>> {
@@ -191,7 +206,8 @@ impl Grouped {
             kc: 4,
             nc: 8,
         };
-        let sample = |((factors, dtype, partial), layout): (([DType; 2], DType, bool), &Layout)| {
+        type Of = ([DType; 2], DType, bool, Order);
+        let sample = |((factors, dtype, partial, order), layout): (Of, &Layout)| {
             let layout = *layout;
             let spec = Grouped {
                 dtype,
@@ -200,15 +216,17 @@ impl Grouped {
                 of: Groups { partial, ..of },
                 layout,
                 blocking,
+                order,
             };
             Sample::new(spec, &[5], &[])
         };
         let types = [
-            ([DType::F32; 2], DType::F32, false),
-            ([DType::F64; 2], DType::F64, false),
-            ([DType::F32; 2], DType::F32, true),
-            ([DType::Bf16, DType::F32], DType::F32, false),
-            ([DType::Bf16; 2], DType::F32, false),
+            ([DType::F32; 2], DType::F32, false, Order::Chain),
+            ([DType::F64; 2], DType::F64, false, Order::Chain),
+            ([DType::F32; 2], DType::F32, true, Order::Chain),
+            ([DType::Bf16, DType::F32], DType::F32, false, Order::Chain),
+            ([DType::Bf16; 2], DType::F32, false, Order::Chain),
+            ([DType::F32, DType::Bf16], DType::F32, true, Order::Dots),
         ];
         let each = types
             .into_iter()
@@ -217,9 +235,15 @@ impl Grouped {
     }
 }
 
-/// Sums of blocks, each from zero by FMA in order, added in order.
-pub(super) fn blocked<T: Real>(blocks: impl Iterator<Item = impl Iterator<Item = (T, T)>>) -> T {
-    let blocks = blocks.map(|of| of.fold(T::ZERO, |sum, (a, b)| T::fma(a, b, sum)));
+/// Sums of blocks, each from zero, added in order.
+pub(super) fn blocked<T: Real>(
+    order: Order,
+    blocks: impl Iterator<Item = impl Iterator<Item = (T, T)>>,
+) -> T {
+    let blocks = blocks.map(|of| {
+        let (a, b): (Vec<T>, Vec<T>) = of.unzip();
+        products::sum(order, &a, &b)
+    });
     let total = blocks.reduce(|total, block| T::binary(BinaryOp::Add, total, block));
     total.unwrap_or(T::ZERO)
 }
@@ -292,7 +316,8 @@ impl Kind for GroupedKind {
                     (a[a_at as usize], b[b_at as usize])
                 };
                 let starts = (0..k).step_by(kc as usize);
-                let sum: T = blocked(starts.map(|l| (l..(l + kc).min(k)).map(factors)));
+                let blocks = starts.map(|l| (l..(l + kc).min(k)).map(factors));
+                let sum: T = blocked(g.order, blocks);
                 m.store(3, i * n + j, sum);
             }
         }

@@ -73,7 +73,8 @@ impl Kind for GroupedOuterKind {
                     let (a_at, b_at) = (i * n + j, i / copies * k + l);
                     (a[a_at as usize], b[b_at as usize])
                 };
-                let sum: T = blocked(blocks.iter().map(|block| block.iter().map(factors)));
+                let blocks = blocks.iter().map(|block| block.iter().map(factors));
+                let sum: T = blocked(g.order, blocks);
                 m.store(3, (group * n + j) * k + l, sum);
             }
         }

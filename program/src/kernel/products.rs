@@ -1,4 +1,4 @@
-//! Products inside of attention ([`super::Attend`]): what they are made of and added to, in each order.
+//! Products inside of attention ([`super::Attend`]) and of groups ([`super::Grouped`]): what they are made of and added to, in each order.
 //!
 //! [`Order::Chain`]: fused multiply-adds, one after the other. [`Order::Dots`]: dot products of pairs of bf16 ([`dot`]) with sums in f32, and
 //! [`Order::Pairs`]: chunks of 32 on tile registers ([`tile`]). Of a pair or chunk that is

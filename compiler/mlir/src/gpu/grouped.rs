@@ -10,7 +10,7 @@ use crate::grouped::Members;
 use odec_program::gpu::WARP;
 use odec_program::gpu::contract::{K, M, N, PAD, THREADS};
 use odec_program::gpu::grouped::{RANGE, by_columns, tiles};
-use odec_program::kernel::{Grouped, Layout};
+use odec_program::kernel::{Grouped, Layout, Order};
 
 /// Elements of a thread.
 const MINE: usize = (M * N) as usize;
@@ -18,7 +18,7 @@ const MINE: usize = (M * N) as usize;
 /// Emits products of rows.
 ///
 /// # Errors
-/// A blocking that is not that of a GPU.
+/// A blocking that is not that of a GPU, or another order than the chain.
 pub(super) fn emit_rows(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
     let block = Block::new(e, spec)?;
     let (n, k) = (spec.of.n, spec.of.k);
@@ -132,6 +132,9 @@ impl<'a> Block<'a> {
         let (rows, cols) = (u64::from(b.mr), u64::from(b.nr));
         if rows != 16 * M || cols != 16 * N || !u64::from(b.kc).is_multiple_of(WARP) {
             return Err(format!("a blocking of {rows} × {cols}, {} deep", b.kc));
+        }
+        if spec.order != Order::Chain {
+            return Err("products added two after two".into());
         }
         let thread = e.thread();
         let sixteen = e.int(16);

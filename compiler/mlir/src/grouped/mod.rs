@@ -2,7 +2,8 @@
 //!
 //! Takes a [`Grouped`] spec. A tile of a launch is a group with a block of its matrix: it looks through the numbers of all rows, a
 //! range at a time, lists those of its group in scratch, and multiplies them by [`crate::micro`]. Whether a row is of the group is decided by two
-//! comparisons, so nothing is addressed by a number, whatever it is.
+//! comparisons, so nothing is addressed by a number, whatever it is. Where products are added two after two, what is copied and packed are pairs of
+//! bf16 ([`crate::pairs`]).
 
 mod outer;
 mod rows;
@@ -11,7 +12,7 @@ pub(crate) use outer::emit as emit_outer;
 pub(crate) use rows::emit as emit_rows;
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
-use crate::micro::Tile;
+use crate::micro::{self, Tile};
 use crate::panel::Rounding;
 use odec_program::kernel::{Blocking, Grouped};
 
@@ -117,6 +118,22 @@ fn register_tile(e: &Emitter, b: Blocking) -> Result<Tile, String> {
         rows: mr,
         vectors: nr / e.lanes,
     })
+}
+
+/// Elements of the factors in scratch: numbers, or words of two.
+fn inner_elem(e: &Emitter, spec: &Grouped) -> Elem {
+    match spec.order.in_pairs() {
+        true => micro::PAIRS,
+        false => e.elem,
+    }
+}
+
+/// How many of these a sum of so many products is over.
+fn inner_count(e: &mut Emitter, spec: &Grouped, count: Val) -> Val {
+    match spec.order.in_pairs() {
+        true => e.div_ceil(count, 2),
+        false => count,
+    }
 }
 
 /// The group of a tile and the first row or column of its matrix's block, where a group has one block for each `width` of `n`;

@@ -3,10 +3,11 @@
 //! A tile of a launch is a block of rows of a group's matrix. For every block of rows of the operands, those of the group are copied
 //! below each other, the columns of A that belong to the tile and a block of those of B at a time, and multiplied in register tiles.
 
-use super::{Factor, Members, copy, listed, place, register_tile, write};
+use super::{Factor, Members, copy, inner_count, inner_elem, listed, place, register_tile, write};
 use crate::contract::blocks;
 use crate::emit::{Cmp, Emitter, Val};
 use crate::micro::{self, Left, Right, Tile};
+use crate::pairs;
 use odec_program::kernel::Grouped;
 
 /// Emits the kernel.
@@ -61,31 +62,56 @@ impl Block<'_> {
 
     /// Copies the tile's columns of A, of all rows that are listed.
     fn left(&self, e: &mut Emitter, count: Val) {
-        let (a, left, zero) = (e.operand(1), self.scratch(e, 1), e.int(0));
-        e.for_each(zero, count, 1, |e, i| {
-            let row = listed(e, i);
+        let (a, left) = (e.operand(1), self.scratch(e, 1));
+        let factor = Factor::of(self.spec, 0);
+        let place = (left, self.spec.height());
+        self.copies(e, (factor, count, self.height), place, |e, row| {
             let from = e.mul_int(row, self.spec.of.n as i64);
             let from = e.add(from, self.top);
-            let to = e.mul_int(i, self.spec.height() as i64);
-            let factor = Factor::of(self.spec, 0);
-            let (from, to) = (e.at(a, from, factor.elem), e.at(left, to, e.elem));
-            copy(e, factor, from, to, self.height);
+            e.at(a, from, factor.elem)
         });
     }
 
     /// Copies a block of the columns of B, of all rows that are listed.
     fn right(&self, e: &mut Emitter, count: Val, (jc, width): (Val, Val)) {
-        let (b, right, zero) = (e.operand(2), self.scratch(e, 2), e.int(0));
-        e.for_each(zero, count, 1, |e, i| {
-            let row = listed(e, i);
+        let (b, right) = (e.operand(2), self.scratch(e, 2));
+        let factor = Factor::of(self.spec, 1);
+        let place = (right, self.spec.width());
+        self.copies(e, (factor, count, width), place, |e, row| {
             let copies = e.int(self.spec.of.copies as i64);
             let row = e.div(row, copies);
             let from = e.mul_int(row, self.spec.of.k as i64);
             let from = e.add(from, jc);
-            let to = e.mul_int(i, self.spec.width() as i64);
-            let factor = Factor::of(self.spec, 1);
-            let (from, to) = (e.at(b, from, factor.elem), e.at(right, to, e.elem));
-            copy(e, factor, from, to, width);
+            e.at(b, from, factor.elem)
+        });
+    }
+
+    /// Copies columns of the rows that are listed below each other, so many elements apart, or pairs of these rows. `at`: where those of a row begin.
+    fn copies(
+        &self,
+        e: &mut Emitter,
+        (factor, count, columns): (Factor, Val, Val),
+        (to, apart): (Val, u64),
+        at: impl Fn(&mut Emitter, Val) -> Val,
+    ) {
+        let (zero, pairs) = (e.int(0), self.spec.order.in_pairs());
+        let step = if pairs { 2 } else { 1 };
+        e.for_each(zero, count, step, |e, i| {
+            let row = listed(e, i);
+            let from = at(e, row);
+            let line = e.div_int(i, step);
+            let line = e.mul_int(line, apart as i64);
+            let to = e.at(to, line, e.elem);
+            if !pairs {
+                return copy(e, factor, from, to, columns);
+            }
+            // Of the last pair, the second row may be missing.
+            let next = e.add_int(i, 1);
+            let exists = e.cmp(Cmp::Lt, next, count);
+            let next = e.select(exists, next, i);
+            let row = listed(e, next);
+            let second = at(e, row);
+            pairs::two_rows(e, [from, second], factor.elem, exists, to, columns);
         });
     }
 
@@ -103,11 +129,12 @@ impl Block<'_> {
                 };
                 let b = Right {
                     pointer: e.at(right, column, e.elem),
-                    elem: e.elem,
+                    elem: inner_elem(e, self.spec),
                     inner: e.int(self.spec.width() as i64),
                     prefetch: 0,
                 };
                 let zeros = micro::zeros(e, self.tile);
+                let count = inner_count(e, self.spec, count);
                 let sums = micro::multiply(e, self.tile, a, b, count, &zeros);
                 let there = e.sub(width, column);
                 let j = e.add(jc, column);

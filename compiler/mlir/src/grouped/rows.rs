@@ -4,10 +4,11 @@
 //! panels; then rows of the group are copied side by side, as many as a register tile has, and multiplied with each panel. A group
 //! without rows is passed over: its matrix is not read. Rows of no group are zeroed by the tiles of the first.
 
-use super::{Factor, Members, copy, listed, place, register_tile, write};
+use super::{Factor, Members, copy, inner_count, inner_elem, listed, place, register_tile, write};
 use crate::contract::blocks;
 use crate::emit::{Cmp, Emitter, Val};
 use crate::micro::{self, Left, Right, Tile};
+use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel};
 use odec_program::kernel::{Grouped, Layout};
 
@@ -116,19 +117,39 @@ impl Block<'_> {
             let offset = e.add(start, across);
             let offset = e.add(offset, along);
             let matrices = e.operand(2);
+            let (from, elem) = (e.at(matrices, offset, factor.elem), factor.elem);
+            let (stride, to) = (e.int(stride), self.panel(e, column));
+            let (valid, count, width) = (e.sub(self.width, column), depth, nr as u64);
+            let (order, columns) = (self.spec.order, self.spec.layout == Layout::Columns);
+            if order.in_pairs() {
+                let p = Pairs {
+                    from,
+                    elem,
+                    stride,
+                    valid,
+                    count,
+                    to,
+                    width,
+                    order,
+                };
+                return match columns {
+                    true => pairs::transpose(e, p),
+                    false => pairs::copy(e, p),
+                };
+            }
             let p = Panel {
-                from: e.at(matrices, offset, factor.elem),
-                elem: factor.elem,
+                from,
+                elem,
                 rounding: factor.rounding(),
-                stride: e.int(stride),
-                valid: e.sub(self.width, column),
-                count: depth,
-                to: self.panel(e, column),
-                width: nr as u64,
+                stride,
+                valid,
+                count,
+                to,
+                width,
             };
-            match self.spec.layout {
-                Layout::Columns => panel::transpose(e, p),
-                _ => panel::copy(e, p),
+            match columns {
+                true => panel::transpose(e, p),
+                false => panel::copy(e, p),
             }
         });
     }
@@ -154,7 +175,10 @@ impl Block<'_> {
             let to = e.mul_int(r, kc);
             let factor = Factor::of(self.spec, 0);
             let (from, to) = (e.at(a, offset, factor.elem), e.at(left, to, e.elem));
-            copy(e, factor, from, to, depth);
+            match self.spec.order.in_pairs() {
+                true => pairs::row(e, (from, factor.elem), to, depth),
+                false => copy(e, factor, from, to, depth),
+            }
         });
         let first = e.cmp(Cmp::Eq, pc, zero);
         e.for_each(zero, self.width, nr, |e, column| {
@@ -165,12 +189,13 @@ impl Block<'_> {
             };
             let b = Right {
                 pointer: self.panel(e, column),
-                elem: e.elem,
+                elem: inner_elem(e, self.spec),
                 inner: e.int(nr),
                 prefetch: 0,
             };
             let zeros = micro::zeros(e, self.tile);
-            let sums = micro::multiply(e, self.tile, a, b, depth, &zeros);
+            let inner = inner_count(e, self.spec, depth);
+            let sums = micro::multiply(e, self.tile, a, b, inner, &zeros);
             let left = e.sub(self.width, column);
             let j = e.add(self.first, column);
             let lines = sums.chunks(self.tile.vectors as usize);

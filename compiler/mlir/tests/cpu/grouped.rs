@@ -1,7 +1,8 @@
 //! Products of rows with the matrix of their group, and their weight gradients, against the specification, bit for bit.
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, dtype, noise, targets};
-use odec_program::kernel::{Grouped, Groups, KernelSpec, Launch, Layout};
+use crate::tiles::{Machine, machines};
+use odec_program::kernel::{Blocking, Grouped, Groups, KernelSpec, Launch, Layout, Order};
 use odec_program::real::Real;
 use odec_program::{DType, Target, bf16};
 
@@ -26,9 +27,12 @@ fn numbers<T: Real>(rows: u64, groups: u64, case: u64) -> Buffer<T> {
     })
 }
 
-/// Types of the factors, and whether they are rounded: as they are, and for f32 one of the four ways in which bf16 comes in, each in turn.
-fn factors(real: DType, size: usize) -> Vec<([DType; 2], bool)> {
-    let mut all = vec![([real; 2], false)];
+/// Types of the factors, and whether they are rounded: as they are, and for f32 one of the four ways in which bf16 comes in, each in turn. Pairs are rounded.
+fn factors(real: DType, order: Order, size: usize) -> Vec<([DType; 2], bool)> {
+    let mut all = vec![];
+    if order == Order::Chain {
+        all.push(([real; 2], false));
+    }
     if real == DType::F32 {
         let half = DType::Bf16;
         let rounded = [[real; 2], [half, real], [real, half], [half; 2]];
@@ -49,6 +53,10 @@ fn stored<T: Real>(x: &Buffer<T>, dtype: DType) -> Buffer<T> {
 
 /// The sizes in turn whole and partial, on the next target the other way round.
 fn check<T: Real>((nth, target): (usize, Target)) {
+    check_order::<T>(nth, target, (Order::Chain, target.blocking(dtype::<T>())));
+}
+
+fn check_order<T: Real>(nth: usize, target: Target, (order, blocking): (Order, Blocking)) {
     for (seed, [tokens, copies, groups, n, k]) in (0..).zip(SIZES) {
         let partial = (seed as usize + nth) % 2 == 1;
         let of = Groups {
@@ -64,9 +72,10 @@ fn check<T: Real>((nth, target): (usize, Target)) {
             rounded,
             of,
             layout,
-            blocking: target.blocking(dtype::<T>()),
+            blocking,
+            order,
         };
-        let specs = factors(dtype::<T>(), seed as usize)
+        let specs = factors(dtype::<T>(), order, seed as usize)
             .into_iter()
             .flat_map(|f| {
                 [
@@ -124,6 +133,17 @@ fn rows_meet_the_matrix_of_their_group_in_f64() {
     on.enumerate().for_each(check::<f64>);
 }
 
+/// In blocks so small that sums have several, whose last pair may lack its second product.
+#[test]
+fn products_two_after_two() {
+    let dots = |m: &Machine| m.of == Target::Avx512Bf16;
+    for Machine { of, target, .. } in machines().into_iter().filter(dots) {
+        let (order, blocking) = of.pairs().unwrap();
+        let small = Blocking { kc: 32, ..blocking };
+        check_order::<f32>(0, target, (order, small));
+    }
+}
+
 /// A product of rows gives the bits of a contraction with the same matrix: each expert alone is a linear map.
 #[test]
 fn one_group_is_a_contraction() {
@@ -140,6 +160,7 @@ fn one_group_is_a_contraction() {
         },
         layout: Layout::Columns,
         blocking: Target::Portable.blocking(DType::F32),
+        order: Order::Chain,
     };
     let kc = u64::from(spec.blocking.kc);
     // One block and a bit: the order of the sum is seen in its last digits.

@@ -360,6 +360,18 @@ fn all_are_in_pairs(target: Target) {
     });
     assert!(orders.clone().count() > 10);
     assert!(orders.clone().all(|o| o == (order, DType::Bf16)));
+    // Experts by dot products, never in tile registers.
+    let experts = planned("mixtral", &in_bf16(&[]), target).program;
+    let of_experts = experts.kernels.iter().filter_map(|k| match &k.spec {
+        KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => Some(g.order),
+        _ => None,
+    });
+    let order = if order == Order::Dots {
+        order
+    } else {
+        Order::Chain
+    };
+    assert!(of_experts.clone().count() > 2 && of_experts.clone().all(|o| o == order));
 }
 
 /// Two steps of training: forward, backward and the optimiser; and a text read in pieces, from weights packed once.

@@ -15,8 +15,8 @@ use crate::harness::noise;
 use odec_emulator::Emulated;
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, Expr, ExprId, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{
-    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Keep, Layout, LinearAttend, Rows,
-    Scan, ScanForm, Share, Store, TopTokens,
+    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Keep, Layout, LinearAttend, Order,
+    Rows, Scan, ScanForm, Share, Store, TopTokens,
 };
 use odec_program::window::Through;
 use odec_program::{DType, Kernel, KernelSpec, Target, Window, bf16, gpu};
@@ -668,6 +668,7 @@ fn rows_meet_the_matrix_of_their_group() {
             },
             layout,
             blocking: blocking(),
+            order: Order::Chain,
         };
         let rows = tokens * copies;
         // to all groups, all to one, to all but one, numbers that are not whole

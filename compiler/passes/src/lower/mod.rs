@@ -18,7 +18,7 @@ use contract::{Panels, PreparedOperand, StepRun};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Site, Value};
 use odec_program::kernel::{
-    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan,
+    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Order, Scan,
 };
 use odec_program::site::naming_site;
 use odec_program::{Coeff, DType, Operand, Size};
@@ -494,14 +494,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Rounded factors are multiplied in pairs where the target has dot products of them.
     fn grouped(&self, of: Groups, layout: Layout, factors: [Value; 2], rounded: bool) -> Grouped {
+        let pairs = self
+            .tiling
+            .pairs
+            .filter(|(order, _)| rounded && *order == Order::Dots);
+        let (order, blocking) = pairs.unwrap_or((Order::Chain, self.tiling.blocking));
         Grouped {
             dtype: self.real,
             factors: factors.map(|v| dtype(self.graph.ty(v), self.real)),
             rounded,
             of,
             layout,
-            blocking: self.tiling.blocking,
+            blocking,
+            order,
         }
     }
 
