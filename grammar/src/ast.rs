@@ -340,7 +340,7 @@ pub struct Layer {
     pub span: Span,
 }
 
-/// `hidden`, `scale: number = 1`, `from y: state = x`.
+/// `hidden`, `scale: number above 0 = 1`, `from y: state = x`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerParam {
     /// What stands before its value where the layer is used, if that is not its name.
@@ -348,7 +348,31 @@ pub struct LayerParam {
     pub name: Ident,
     /// The word after the colon.
     pub kind: Option<Ident>,
+    pub bounds: Option<Bounds>,
     pub default: Option<Expr>,
+}
+
+/// What a number may be: `above 0`, `from 1 to width`, `from 0 below 1`. At least one of both is there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bounds {
+    pub least: Option<Bound>,
+    pub most: Option<Bound>,
+    pub span: Span,
+}
+
+impl Bounds {
+    /// What stands in it.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        self.least.iter().chain(&self.most).map(|bound| &bound.at)
+    }
+}
+
+/// One end of what a number may be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bound {
+    pub at: Expr,
+    /// Whether the number may be this: `from` and `to`, not `above` and `below`.
+    pub included: bool,
 }
 
 impl LayerParam {

@@ -156,9 +156,19 @@ fn item(item: &Item) -> Node {
             let param = |p: &LayerParam| {
                 let given_as = p.given_as.as_ref().map(name);
                 let kind = p.kind.as_ref().map(|k| atom(format!(": {}", k.name)));
+                let bound = |words: [&str; 2], b: &Bound| {
+                    list(words[usize::from(b.included)], [expr(&b.at)])
+                };
+                let (least, most) = match &p.bounds {
+                    Some(b) => (b.least.as_ref(), b.most.as_ref()),
+                    None => (None, None),
+                };
+                let least = least.map(|b| bound(["above", "from"], b));
+                let most = most.map(|b| bound(["below", "to"], b));
                 let default = p.default.as_ref().map(expr);
                 let names = given_as.into_iter().chain([name(&p.name)]);
-                let all: Vec<_> = names.chain(kind).chain(default).collect();
+                let said = kind.into_iter().chain(least).chain(most);
+                let all: Vec<_> = names.chain(said).chain(default).collect();
                 match all.len() {
                     1 => name(&p.name),
                     _ => list("=", all),

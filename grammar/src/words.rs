@@ -253,6 +253,9 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_match => "match",
         Rule::k_where => "where",
         Rule::k_except | Rule::exception => "except",
+        Rule::k_above => "above",
+        Rule::k_below => "below",
+        Rule::k_to => "to",
         _ => return None,
     })
 }

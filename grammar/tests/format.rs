@@ -108,6 +108,10 @@ fn small_texts() {
             "layer f(a, b: number = 1/2, c: flag) as mlp = rmsnorm |> linear(a) + b*id\nlayer longer = f(a: 3)\nlayer g as mlp { return f(a: 4) }\n",
         ),
         (
+            "layer  f( a:number  above   0=1,b:size from 2   to a-1,c : number below - 1 )=a*id",
+            "layer f(a: number above 0 = 1, b: size from 2 to a - 1, c: number below -1) = a*id\n",
+        ),
+        (
             "train{optimizer adamw(lr:3e-4)except norm ,embed{weight_decay:0,lr :1e-4 ,}\nexcept att . q , step.0 by sgd(lr:1)}",
             "",
         ),

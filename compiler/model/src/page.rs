@@ -11,8 +11,9 @@ use super::layers::{
     About, Argument, DEFINITIONS, Definition, Example, Form, Group, LayerParam, Silent, Start, find,
 };
 use super::spec::of_model;
+use crate::scheme::bounds;
 use crate::scheme::names::Loader;
-use odec_grammar::ast::{Body, BodyStmt, File, Ident, Item, Layer, LayerParam as Given};
+use odec_grammar::ast::{Body, BodyStmt, Expr, File, Ident, Item, Layer, LayerParam as Given};
 use odec_library::{Library, LibraryScheme};
 
 /// The page of a layer or of another part.
@@ -258,6 +259,11 @@ fn formula(body: &Body, text: &str) -> String {
 
 /// The page of a layer that is written in a text.
 fn of_layer(layer: &Layer, said: Said, text: &str, file: String, alone: Option<Alone>) -> Page {
+    let of_number = |p: &Given, whole: bool| {
+        let shown = |e: &Expr| in_line(text, e.span);
+        let bounds = p.bounds.as_ref();
+        bounds.map_or(String::new(), |b| bounds::in_words(b, whole, shown))
+    };
     let argument = |p: &Given| {
         let kind = p.kind.as_ref().map_or("size", |k| &k.name);
         let default = p.default.as_ref().map(|e| in_line(text, e.span));
@@ -282,6 +288,7 @@ fn of_layer(layer: &Layer, said: Said, text: &str, file: String, alone: Option<A
                     .map_or(String::new(), |of| format!(", on with `{of}`"));
                 (Form::Flag.in_words(), format!("off{implied}"))
             }
+            "size" | "number" if p.bounds.is_some() => (of_number(p, kind == "size"), number()),
             "number" => (Form::Exact.in_words(), number()),
             "word" => (Form::Word(&[]).in_words(), number()),
             "size" => (Form::Whole.in_words(), number()),

@@ -140,6 +140,8 @@ fn unread(layer: &ast::Layer, sink: &mut Vec<Diagnostic>) {
     layer.body.exprs().for_each(|e| used.expr(e));
     let defaults = layer.params.iter().filter_map(|p| p.default.as_ref());
     defaults.for_each(|e| used.expr(e));
+    let bounds = layer.params.iter().filter_map(|p| p.bounds.as_ref());
+    bounds.for_each(|b| b.exprs().for_each(|e| used.expr(e)));
     let unread = |n: &&Ident| !is_deliberate(n) && !used.read.contains(n.name.as_str());
     let is_value = |p: &ast::LayerParam| p.kind.as_ref().is_some_and(|k| k.name == "value");
     for p in layer.params.iter().filter(|p| unread(&&p.name)) {

@@ -75,6 +75,8 @@ pub struct Param {
     /// What the body calls it.
     pub name: Ident,
     pub kind: Kind,
+    /// What a number may be.
+    pub bounds: Option<ast::Bounds>,
     pub default: Option<Expr>,
     /// Whether it is an optional number: the default is `none`.
     pub optional: bool,
@@ -310,6 +312,7 @@ impl Resolver<'_, '_> {
                 name: "value".into(),
                 span: name.span,
             }),
+            bounds: None,
             default: None,
         };
         let layer = ast::Layer {
@@ -488,12 +491,25 @@ impl Resolver<'_, '_> {
             Some(d.label(label).help(help))
         });
         self.sink.extend(wrong);
+        let bounds = p.bounds.as_ref();
+        let (of_numbers, others): (Vec<_>, Vec<_>) = bounds
+            .into_iter()
+            .partition(|_| matches!(kind, Kind::Size | Kind::Number));
+        self.sink.extend(others.into_iter().map(|b| {
+            let message = format!("`{}` is no number, and takes no bounds", p.name.name);
+            let d = Diagnostic::error(codes::INVALID_VALUE, b.span, message);
+            d.help(format!(
+                "write `{0}: number above 0`, or leave the bounds out",
+                p.name.name
+            ))
+        }));
         let optional =
             matches!(kind, Kind::Size | Kind::Number) && p.default.as_ref().is_some_and(is_none);
         Param {
             label: p.label().clone(),
             name: p.name.clone(),
             kind,
+            bounds: of_numbers.first().copied().cloned(),
             default: p.default.clone().filter(|_| !optional),
             optional,
             part: part.filter(|_| kind == Kind::Layer).cloned(),

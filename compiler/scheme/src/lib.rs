@@ -24,6 +24,7 @@ pub mod algebra;
 mod apply;
 pub mod args;
 mod body;
+pub mod bounds;
 mod call;
 pub mod coeff;
 pub mod combination;

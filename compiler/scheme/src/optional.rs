@@ -9,7 +9,7 @@ use crate::codes;
 use odec_grammar::ast::{self, Call, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 
-/// Says where an optional number stands that must have a value: in the body, and in the defaults of arguments.
+/// Says where an optional number stands that must have a value: in the body, and in defaults and bounds of arguments.
 pub(super) fn check(layer: &ast::Layer, optional: &[&str], sink: &mut Vec<Diagnostic>) {
     if optional.is_empty() {
         return;
@@ -17,6 +17,8 @@ pub(super) fn check(layer: &ast::Layer, optional: &[&str], sink: &mut Vec<Diagno
     let mut open: Vec<(&Expr, Vec<&str>)> = layer.body.exprs().map(|e| (e, Vec::new())).collect();
     let defaults = layer.params.iter().filter_map(|p| p.default.as_ref());
     open.extend(defaults.map(|e| (e, Vec::new())));
+    let bounds = layer.params.iter().filter_map(|p| p.bounds.as_ref());
+    open.extend(bounds.flat_map(|b| b.exprs()).map(|e| (e, Vec::new())));
     while let Some((e, given)) = open.pop() {
         match &e.kind {
             ExprKind::Name(name) if optional.contains(&&**name) && !given.contains(&&**name) => {

@@ -107,14 +107,34 @@ impl Builder<'_> {
         let mut inner = Children::of(pair);
         let given_as = inner.next_if(Rule::k_from).map(|p| self.ident(p));
         let name = self.ident(inner.next());
-        let kind = inner.next_if(Rule::kind);
-        let kind = kind.map(|p| self.ident(Children::of(p).next()));
+        let mut said = inner.next_if(Rule::kind).map(Children::of);
+        let kind = said.as_mut().map(|said| self.ident(said.next()));
+        let bounds = said.and_then(|mut said| said.next_if(Rule::bounds));
+        let bounds = bounds.map(|pair| self.bounds(pair));
         let default = inner.skip(Rule::eq).then(|| self.expr(inner.next()));
         LayerParam {
             given_as,
             name,
             kind,
+            bounds,
             default,
+        }
+    }
+
+    /// `least most? | most`
+    fn bounds(&self, pair: Pair<Rule>) -> Bounds {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        let mut bound = |end: Rule, included: Rule| {
+            let mut said = Children::of(inner.next_if(end)?);
+            let included = said.next().as_rule() == included;
+            let at = self.expr(said.next());
+            Some(Bound { at, included })
+        };
+        Bounds {
+            least: bound(Rule::least, Rule::k_from),
+            most: bound(Rule::most, Rule::k_to),
+            span,
         }
     }
 

@@ -6,6 +6,7 @@
 use super::pipeline::{Input, LayerReader, Read};
 use crate::scheme::Coeff;
 use crate::scheme::args::{Args, HandedOn, report};
+use crate::scheme::bounds::bounded;
 use crate::scheme::layer::{Kind, Layer, Param, SIZES, is_none};
 use crate::scheme::scalar::{Scope, name_of, number, whole};
 use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
@@ -117,10 +118,15 @@ impl Given {
         args: &mut Args<'e>,
         width: u64,
     ) {
+        let before = reader.sink.len();
         for p in &layer.params {
+            // What depends on a wrong argument is not wrong itself.
+            let bounds = p.bounds.is_some() && reader.sink.len() == before;
             match p.kind {
                 Kind::Word => self.word(reader, p, args),
-                Kind::Size | Kind::Number => self.number(reader, p, args, width),
+                Kind::Size | Kind::Number => {
+                    self.number(reader, (layer, p, bounds), args, width);
+                }
                 Kind::Value | Kind::State | Kind::Flag | Kind::Layer => {}
             }
         }
@@ -139,7 +145,7 @@ impl Given {
     fn number<'e>(
         &mut self,
         reader: &mut LayerReader,
-        p: &'e Param,
+        (layer, p, bounds): (&'e Layer, &'e Param, bool),
         args: &mut Args<'e>,
         width: u64,
     ) {
@@ -174,6 +180,16 @@ impl Given {
             }
             return;
         };
+        let value = value.and_then(|x| {
+            if !bounds {
+                return Ok(x);
+            }
+            // Bounds may name the arguments before it.
+            let scope = self.scope(reader.scope, width);
+            let at = said.map_or(args.span, |e| e.span);
+            let of = (layer.name.name.as_str(), p);
+            bounded(x, of, &scope, at, said.is_none())
+        });
         let value = report(value, reader.sink).unwrap_or_else(Exact::one);
         self.numbers.push((name.into(), value));
     }

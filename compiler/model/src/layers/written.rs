@@ -18,6 +18,7 @@ use super::states::Elsewhere;
 use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
 use crate::scheme::args::{Args, report};
+use crate::scheme::bounds;
 use crate::scheme::layer::{Kind, Layer};
 use crate::scheme::scalar::{name_of, number, whole};
 use odec_grammar::Span;
@@ -463,8 +464,11 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         named.push(Named { from, ..state });
     }
     let mut found = Vec::new();
+    let scope = given.scope(&sizes.scope(), sizes.width);
+    let of = |p| bounds::declared((&layer.name.name, p), &scope).err();
+    let declared: Vec<Diagnostic> = layer.params.iter().filter_map(of).collect();
     let mut reader = LayerReader {
-        scope: &given.scope(&sizes.scope(), sizes.width),
+        scope: &scope,
         width: sizes.width,
         layers: &layer.inside,
         given: &given,
@@ -486,4 +490,5 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
     let of_part = |d: &Diagnostic| has(Kind::Layer) && d.code == codes::MISSING_ARGUMENT;
     found.retain(|d| !of_values.contains(&d.code) && !of_word(d) && !of_part(d));
     sink.extend(found);
+    sink.extend(declared);
 }
