@@ -239,11 +239,24 @@ impl<'e> Args<'e> {
 
     /// Complains about everything that was not taken.
     pub fn finish(self, later: &[&str], sink: &mut Vec<Diagnostic>) {
+        self.finish_or(later, |_, _| None, sink);
+    }
+
+    /// The same. `elsewhere`: what else takes an argument of this name with such a value, if it has one.
+    pub fn finish_or(
+        self,
+        later: &[&str],
+        elsewhere: impl Fn(&str, Option<&Expr>) -> Option<String>,
+        sink: &mut Vec<Diagnostic>,
+    ) {
         for a in self.args {
             let (name, span) = match &a.label {
                 Some(l) => (Some(l.clone()), l.span),
                 None => (name_of(&a.value), a.value.span),
             };
+            let value = a.label.as_ref().map(|_| &a.value);
+            let other = name.as_ref().and_then(|n| elsewhere(&n.name, value));
+            let or = other.map_or(String::new(), |other| format!("; {other}"));
             sink.push(match name {
                 Some(n) if later.contains(&n.name.as_str()) => {
                     let what = format!("`{}` of `{}`", n.name, self.callee.name);
@@ -252,16 +265,20 @@ impl<'e> Args<'e> {
                 Some(n) if a.label.is_some() && self.flags.contains(&n.name.as_str()) => {
                     let (callee, word) = (&self.callee.name, &n.name);
                     let message = format!("`{word}` takes no value");
-                    let help = format!("write `{callee}(…, {word})`; without the word, it is off");
+                    let help =
+                        format!("write `{callee}(…, {word})`; without the word, it is off{or}");
                     Diagnostic::error(codes::UNKNOWN_ARGUMENT, span, message)
                         .label("the word alone")
                         .help(help)
                 }
                 Some(n) => {
-                    let d = unknown_argument(&self.callee.name, &n, &self.known);
+                    let mut d = unknown_argument(&self.callee.name, &n, &self.known);
                     match odec_grammar::nearest(&n.name, self.known.iter().copied()) {
-                        Some(near) => d.help(format!("did you mean `{near}`?")),
-                        None => d,
+                        Some(near) if or.is_empty() => d.help(format!("did you mean `{near}`?")),
+                        _ => {
+                            d.help.iter_mut().for_each(|help| help.push_str(&or));
+                            d
+                        }
                     }
                 }
                 None => {

@@ -344,6 +344,13 @@ impl Definition {
 /// Arguments that later versions compile.
 const LATER_ARGUMENTS: &[&str] = &["qkv", "kv_stride"];
 
+/// Layers of the library that give a layer in Rust an argument which others leave out: the layer, the argument, who gives it.
+pub const READY: [(&str, &str, &str); 3] = [
+    ("attend", "bias", "alibi_attention"),
+    ("attend", "softcap", "softcapped_attention"),
+    ("attend", "sinks", "sink_attention"),
+];
+
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name == name)

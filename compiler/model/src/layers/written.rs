@@ -15,14 +15,14 @@ use super::pipeline::{
 };
 use super::reading::causal_help;
 use super::states::Elsewhere;
-use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
+use super::{Form, LATER_ARGUMENTS, LayerParam, MAX_WIDTH, READY, Start, find};
 use crate::codes;
 use crate::scheme::args::{Args, report};
 use crate::scheme::bounds;
 use crate::scheme::layer::{Kind, Layer};
 use crate::scheme::scalar::{name_of, number, whole};
 use odec_grammar::Span;
-use odec_grammar::ast::{Body, BodyStmt, Expr, Ident};
+use odec_grammar::ast::{Arg, Body, BodyStmt, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::{Diagnostic, Label};
 use odec_program::kernel::MOST_HEADS;
 
@@ -86,7 +86,8 @@ pub(super) fn read<'e>(
     let states = given::states(reader, layer, &mut args, input)?;
     given.labelled(reader, layer, &mut args, width);
     reader.no_more_values(&mut args, &|_| false, input)?;
-    args.finish(LATER_ARGUMENTS, reader.sink);
+    let elsewhere = |label: &str, value: Option<&Expr>| taken_by(layer, label, value);
+    args.finish_or(LATER_ARGUMENTS, elsewhere, reader.sink);
     if reader.sink.len() > before {
         return None;
     }
@@ -169,6 +170,68 @@ fn of_use(d: &mut Diagnostic, span: Span, layer: &str) {
         let text = format!("used here: {layer}");
         d.labels.push(Label { span, text });
     }
+}
+
+/// The part of a layer's body that takes an argument which the layer does not have, nor gives to that part.
+fn taken_by(layer: &Layer, label: &str, value: Option<&Expr>) -> Option<String> {
+    let mut calls: Vec<&Call> = Vec::new();
+    let mut open: Vec<&Expr> = layer.body.exprs().collect();
+    while let Some(e) = open.pop() {
+        match &e.kind {
+            ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => open.extend([&**a, &**b]),
+            ExprKind::Neg(a) => open.push(a),
+            ExprKind::Tuple(items) => open.extend(items),
+            ExprKind::Call(call) => {
+                open.extend(call.args.iter().map(|a| &a.value));
+                calls.push(call);
+            }
+            _ => {}
+        }
+    }
+    let word = value.and_then(name_of).map(|n| n.name);
+    let takes = |call: &&Call| {
+        let part = name_of(&call.callee).map_or(String::new(), |n| n.name);
+        match (find(&part), layer.inside.get(&part)) {
+            (Some(d), _) => d.arguments.iter().any(|a| {
+                let fits = match a.form {
+                    Form::Flag => value.is_none(),
+                    Form::Word(words) => word.as_deref().is_some_and(|w| words.contains(&w)),
+                    Form::Fields | Form::Operand => false,
+                    _ => value.is_some(),
+                };
+                a.name == label && fits
+            }),
+            (None, Some(Some(inside))) => inside.params.iter().any(|p| {
+                let fits = match p.kind {
+                    Kind::Value => false,
+                    Kind::Flag | Kind::Layer => value.is_none(),
+                    Kind::Size | Kind::Number | Kind::Word | Kind::State => value.is_some(),
+                };
+                p.label.name == label && fits
+            }),
+            (None, _) => false,
+        }
+    };
+    let gives = |call: &Call| {
+        let flag = |a: &Arg| name_of(&a.value).is_some_and(|n| n.name == label);
+        call.has(label) || call.args.iter().any(|a| a.label.is_none() && flag(a))
+    };
+    let part = calls.into_iter().rev().find(|c| takes(c) && !gives(c))?;
+    let part = name_of(&part.callee)?.name;
+    let given = match (value, word) {
+        (None, _) => label.to_string(),
+        (Some(_), Some(word)) => format!("{label}: {word}"),
+        (Some(_), None) => format!("{label}: …"),
+    };
+    let layer = &layer.name.name;
+    let made_of = format!("`{part}`, of which `{layer}` is made, takes it: `{part}(…, {given})`");
+    let ready = READY
+        .iter()
+        .find(|(of, word, _)| (*of, *word) == (part.as_str(), label));
+    Some(match ready {
+        Some((_, _, ready)) => format!("{made_of}; `{ready}` is a layer with it"),
+        None => made_of,
+    })
 }
 
 /// What a layer is applied to.
