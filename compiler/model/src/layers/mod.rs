@@ -24,6 +24,7 @@ pub mod network;
 pub mod pipeline;
 mod reading;
 pub mod states;
+mod undefined;
 pub mod written;
 
 pub use crate::arguments::{Argument, Form, Silent};

@@ -163,7 +163,7 @@ pub(super) fn causal_help<'w>(layer: &str, mut words: impl Iterator<Item = &'w s
 }
 
 /// The error for a name that is not a layer.
-fn unknown(
+pub(super) fn unknown(
     (layers, states): (&Layers, &States),
     args: &Args,
     span: Span,

@@ -15,6 +15,7 @@ use super::pipeline::{
 };
 use super::reading::causal_help;
 use super::states::Elsewhere;
+use super::undefined;
 use super::{Form, LATER_ARGUMENTS, LayerParam, MAX_WIDTH, READY, Start, find};
 use crate::codes;
 use crate::scheme::args::{Args, report};
@@ -382,6 +383,21 @@ pub(super) fn body(
     before: Option<u64>,
     mut named: Vec<Named>,
 ) -> Option<Known> {
+    let said = reader.sink.len();
+    let known = statements(reader, body, before, &mut named);
+    if known.is_none() {
+        undefined::report(reader, body, &named, said);
+    }
+    known
+}
+
+/// Reads it up to the first statement that is wrong. `named` gets the values that it sets.
+fn statements(
+    reader: &mut LayerReader,
+    body: &Body,
+    before: Option<u64>,
+    named: &mut Vec<Named>,
+) -> Option<Known> {
     let known = |set: Vec<Set>, read: Read| Known {
         at: Vec::new(),
         span: body.span(),
@@ -393,7 +409,6 @@ pub(super) fn body(
     };
     let statements = match body {
         Body::Expr(e) => {
-            let named = &named[..];
             return Some(known(Vec::new(), reader.value(e, Input { before, named })?));
         }
         Body::Block { statements, .. } => statements,
@@ -401,10 +416,7 @@ pub(super) fn body(
     let given = named.iter().map(|n| n.number + 1).max().unwrap_or(0);
     let mut set = Vec::new();
     for s in statements {
-        let input = Input {
-            before,
-            named: &named,
-        };
+        let input = Input { before, named };
         let (name, place, read) = match s {
             BodyStmt::Return { value, .. } => return Some(known(set, reader.value(value, input)?)),
             BodyStmt::Set { name, value } => {
