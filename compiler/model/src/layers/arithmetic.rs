@@ -3,6 +3,7 @@
 //! Takes syntax where values are known; gives networks whose widths fit: equal ones, or a value of one column, which stands for each column of
 //! the other. Numbers stay exact: coefficients are collected in front of products.
 
+use super::function::Domain;
 use super::network::Network;
 use super::pipeline::{Input, LayerReader, Read, Rows};
 use crate::codes;
@@ -206,12 +207,22 @@ impl LayerReader<'_> {
                 let (c, x) = self.operand(a, input)?;
                 let (d, y) = self.operand(b, input)?;
                 let c = self.scaled(&c, &d, true, e.span)?;
+                if let Some(y) = &y {
+                    let by = Domain::NotZero.check("a quotient", &y.network, b, input);
+                    report(by, self.sink)?;
+                }
                 let inverse = y.map(|y| power(y, -2));
                 Some((c, self.product((a, x), (b, inverse), input)?))
             }
             ExprKind::Binary(BinOp::Pow, a, b) => {
                 let halves = self.halves(b, input)?;
                 let of = self.own_value_or_matrix(a, input)?;
+                let domain = match (halves % 2 != 0, halves < 0) {
+                    (true, _) => Domain::Positive,
+                    (false, true) => Domain::NotZero,
+                    (false, false) => Domain::All,
+                };
+                report(domain.check("this power", &of.network, a, input), self.sink)?;
                 Some((Exact::one(), power(of, halves)))
             }
             _ => Some((Exact::one(), self.own_value_or_matrix(e, input)?)),

@@ -1,6 +1,6 @@
 //! Functions over the columns of a token, or of each of its heads. A new one is an entry, as in `functions.rs`.
 
-use super::function::{Function, HEADS, Over, X, number};
+use super::function::{Domain, Function, HEADS, Over, X, number};
 use super::{About, Argument, Example};
 use crate::scheme::args::{self, Bounds};
 use odec_graph::{Exact, nn, ops};
@@ -18,6 +18,7 @@ const COLUMNS: Function = Function {
     arguments: &[X, HEADS],
     examples: &[],
     over: Over::Columns,
+    domain: Domain::All,
     build: |_, of| Ok(of.x),
     with: None,
     gives_shares: false,

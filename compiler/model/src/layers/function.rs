@@ -7,12 +7,13 @@
 use super::arguments::Silent;
 use super::heads::columns_of_head;
 use super::network::{Network, meeting};
-use super::pipeline::{Read, Rows};
+use super::pipeline::{Input, Read, Rows};
 use super::{
     About, Argument, Definition, Example, Facts, Form, Group, Inputs, LayerKind, LayerParam,
     MAX_WIDTH, Reading, Reads, TypeResult, Weights, column_functions, functions,
 };
 use crate::codes;
+use crate::scheme::function as numbers;
 use crate::scheme::scalar::name_of;
 use crate::scheme::vocabulary::With;
 use odec_grammar::ast::{Call, Expr};
@@ -43,6 +44,8 @@ pub struct Function {
     pub arguments: &'static [Argument],
     pub examples: &'static [Example],
     pub over: Over,
+    /// What it may be applied to.
+    pub domain: Domain,
     /// What else its name stands for.
     pub with: Option<With>,
     pub build: fn(&mut Builder, &Operands) -> TypeResult,
@@ -61,6 +64,47 @@ pub enum Over {
     Columns,
     /// The columns of a head; one number comes out.
     Heads,
+}
+
+/// The numbers at which something has a value and a derivative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    All,
+    Positive,
+    NotZero,
+}
+
+impl Domain {
+    /// Says that a value is not trained which is outside of it before training: it or its derivative is infinite or no number. `what`: what is computed
+    /// of it, `e`: where it is written.
+    pub(super) fn check(
+        self,
+        what: &str,
+        of: &Network,
+        e: &Expr,
+        at: Input,
+    ) -> Result<(), Diagnostic> {
+        let Some(start) = at.start(of) else {
+            return Ok(());
+        };
+        let expected = match self {
+            Domain::Positive if start <= 0.0 => "a number above 0",
+            Domain::NotZero if start == 0.0 => "a number other than 0",
+            _ => return Ok(()),
+        };
+        let message = format!("{what} has no value or no derivative where training begins");
+        let d = Diagnostic::error(codes::ARITHMETIC, e.span, message);
+        let d = d.label(format!(
+            "this begins with {start}, and {expected} is expected"
+        ));
+        let d = match name_of(e).and_then(|name| at.find(&name.name)) {
+            Some(named) => d.also(named.name.span, "set here"),
+            None => d,
+        };
+        Err(d.help(
+            "begin with another number, `learn g = 1`; `exp(g)` and `softplus(g)` stay above 0",
+        ))
+    }
 }
 
 /// The values that a function is applied to.
@@ -209,7 +253,7 @@ impl Applied {
         let (operands, width, of) = match function.over {
             Over::Pairs => pair(r)?,
             _ => {
-                let x = r.function_of(&X)?;
+                let x = r.function_of(&X, function)?;
                 let (width, of) = (x.columns, Whose::of(&x));
                 (vec![of.operand(x)], width, of)
             }
@@ -272,6 +316,15 @@ impl Applied {
 
     pub fn gives_shares(&self) -> bool {
         self.function.gives_shares
+    }
+
+    /// The number that each element of its result is before training, where that is known and one number.
+    pub fn start(&self, named: &dyn Fn(usize) -> Option<f64>) -> Option<f64> {
+        let function = numbers::Function::called(self.name())?;
+        match &self.operands[..] {
+            [Operand::Value(of)] => Some(function.at(of.start(named)?)),
+            _ => None,
+        }
     }
 
     pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {

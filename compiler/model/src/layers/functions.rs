@@ -3,7 +3,7 @@
 //! An entry says its name, its formula, what happens at its edges, examples, and how its graph is built. `function.rs` reads and builds all
 //! entries. The value of a function in f64 is a line in `compiler/tests/front/field_functions.rs`, which fails without it.
 
-use super::function::{A, B, Function, Over, X, number};
+use super::function::{A, B, Domain, Function, Over, X, number};
 use super::{About, Argument, Example};
 use crate::scheme::args::Bounds;
 use crate::scheme::vocabulary::With;
@@ -22,6 +22,7 @@ const ONE: Function = Function {
     arguments: &[X],
     examples: &[],
     over: Over::Elements,
+    domain: Domain::All,
     with: None,
     build: |_, of| Ok(of.x),
     gives_shares: false,
@@ -102,6 +103,7 @@ pub const TABLE: &[Function] = &[
             )
         },
         examples: &[example("log(softplus)", "of positive numbers")],
+        domain: Domain::Positive,
         build: |b, of| b.push1(ops::Log, &[of.x]),
         ..ONE
     },
@@ -117,6 +119,7 @@ pub const TABLE: &[Function] = &[
             )
         },
         examples: &[example("sqrt(softplus)", "of positive numbers")],
+        domain: Domain::Positive,
         build: |b, of| b.push1(ops::Sqrt, &[of.x]),
         ..ONE
     },
@@ -130,6 +133,7 @@ pub const TABLE: &[Function] = &[
             )
         },
         examples: &[example("rsqrt(softplus)", "of positive numbers")],
+        domain: Domain::Positive,
         build: |b, of| b.push1(ops::Rsqrt, &[of.x]),
         ..ONE
     },
@@ -140,6 +144,7 @@ pub const TABLE: &[Function] = &[
             ..about("One over each element.", "1/x")
         },
         examples: &[example("reciprocal(softplus)", "of positive numbers")],
+        domain: Domain::NotZero,
         build: |b, of| b.push1(ops::Recip, &[of.x]),
         ..ONE
     },

@@ -214,6 +214,18 @@ pub enum Start {
     Constant(f64),
 }
 
+impl Start {
+    /// The number that each element starts with, where it is one.
+    pub fn value(self) -> Option<f64> {
+        match self {
+            Start::Normal => None,
+            Start::Ones => Some(1.0),
+            Start::Zeros => Some(0.0),
+            Start::Constant(x) => Some(x),
+        }
+    }
+}
+
 impl LayerParam {
     /// A number for each column.
     pub fn vector(path: &str, width: u64, start: Start) -> LayerParam {

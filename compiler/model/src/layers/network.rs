@@ -126,6 +126,23 @@ impl Network {
         }
     }
 
+    /// The number that each of its elements is before training, where that is known and one number. `named`: of the named values.
+    pub fn start(&self, named: &dyn Fn(usize) -> Option<f64>) -> Option<f64> {
+        match self {
+            Network::Learned(p) => p.start.value(),
+            Network::Argument(i) => named(*i),
+            Network::Number(c) => Some(c.to_f64()),
+            Network::Layer(LayerKind::Applied(function)) => function.start(named),
+            Network::Sum { terms, plus } => terms.iter().try_fold(plus.to_f64(), |sum, (c, of)| {
+                Some(sum + c.to_f64() * of.start(named)?)
+            }),
+            Network::Product(of) => Some(of[0].start(named)? * of[1].start(named)?),
+            Network::Power(of, halves) => Some(of.start(named)?.powf(f64::from(*halves) / 2.0)),
+            Network::Spread(of, _) => of.start(named),
+            Network::Layer(_) | Network::State(_) | Network::Pipe(_) | Network::Body(_) => None,
+        }
+    }
+
     /// All parameters, in the order of the computation. What is read in several places is listed once.
     pub fn params(&self) -> Vec<LayerParam> {
         let mut parts = Vec::new();

@@ -45,6 +45,8 @@ pub(super) struct Named {
     pub from: Option<Elsewhere>,
     /// The rows of the matrix that it is, if it is none of a token's values.
     pub rows: Option<Rows>,
+    /// The number that each of its elements is before training, where that is known and one number.
+    pub start: Option<f64>,
 }
 
 /// The rows of a matrix, or of a list of matrices, one for each head.
@@ -86,6 +88,7 @@ impl Named {
             fixed: false,
             from: None,
             rows: None,
+            start: None,
         }
     }
 
@@ -98,6 +101,7 @@ impl Named {
             fixed: read.fixed,
             from: read.from.clone(),
             rows: read.rows,
+            start: None,
         }
     }
 }
@@ -109,6 +113,11 @@ impl<'a> Input<'a> {
             before: Some(width),
             ..self
         }
+    }
+
+    /// The number that each element of something is before training, where that is known and one number.
+    pub fn start(self, of: &Network) -> Option<f64> {
+        of.start(&|i| self.named.iter().find(|n| n.number == i)?.start)
     }
 
     pub fn find(self, name: &str) -> Option<&'a Named> {

@@ -3,6 +3,7 @@
 //! Takes one part of a pipeline and what it meets; gives its layer and the width of its result. Leaves what stands around a part
 //! to `pipeline.rs`, what its parameters are called to `naming.rs`.
 
+use super::function::Function;
 use super::naming::Paths;
 use super::network::Network;
 use super::pipeline::{Input, LayerReader, Named, Read, Rows};
@@ -361,14 +362,20 @@ impl<'e> Reading<'_, 'e, '_> {
     }
 
     /// What a function is applied to: a value of each token, one that is the same for all, or a matrix.
-    pub(super) fn function_of(&mut self, a: &Argument) -> Option<Read> {
+    pub(super) fn function_of(&mut self, a: &Argument, function: &Function) -> Option<Read> {
         let Some(e) = self.given.leading(a) else {
             return match self.input.before {
                 Some(width) => Some(Read::of_tokens((Network::input(), width))),
                 None => self.wrong_count(&[a], 0),
             };
         };
-        self.value_or_matrix(e)
+        let read = self.value_or_matrix(e)?;
+        let what = format!("`{}`", function.name);
+        let starts = function.domain.check(&what, &read.network, e, self.input);
+        match starts {
+            Ok(()) => Some(read),
+            Err(d) => self.refuse(d),
+        }
     }
 
     /// A value or a matrix among the arguments.

@@ -441,7 +441,9 @@ fn statements(
                 (name, place, learned(reader, name, shape, init)?)
             }
         };
-        named.push(Named::called(name.clone(), given + set.len(), &read));
+        let start = Input { before, named }.start(&read.network);
+        let value = Named::called(name.clone(), given + set.len(), &read);
+        named.push(Named { start, ..value });
         set.push(Set {
             place,
             value: read.network,
