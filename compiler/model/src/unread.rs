@@ -7,7 +7,9 @@ use crate::codes;
 use crate::scheme::mentions::Mentions;
 use crate::scheme::names::Namespace;
 use crate::scheme::unused::is_deliberate;
-use odec_grammar::ast::{EvolveOption, File, Item, Model, ModelItem, PolicyKind};
+use odec_grammar::ast::{
+    Body, BodyStmt, EvolveOption, File, Ident, Item, Model, ModelItem, PolicyKind,
+};
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeSet;
 
@@ -45,14 +47,27 @@ fn reached(file: &File, model: &Model, names: &Namespace) -> BTreeSet<String> {
     let mut open: Vec<String> = used.read.into_iter().map(String::from).collect();
     let mut reached = BTreeSet::new();
     while let Some(name) = open.pop() {
-        if let Some(body) = names.body(&name).filter(|_| !reached.contains(&name)) {
+        if let Some((body, given)) = names.body(&name).filter(|_| !reached.contains(&name)) {
             let mut inside = Mentions::default();
             body.exprs().for_each(|e| inside.expr(e));
-            open.extend(inside.read.into_iter().map(String::from));
+            let own: BTreeSet<&str> = own(body, given);
+            // What is called is a field or a layer, even where a value has its name.
+            let read = |name: &&str| !own.contains(name) || inside.called.contains(name);
+            open.extend(inside.read.iter().copied().filter(read).map(String::from));
         }
         reached.insert(name);
     }
     reached
+}
+
+/// The names that mean values and numbers in a body, whatever else is called so.
+fn own<'b>(body: &'b Body, given: Vec<&'b Ident>) -> BTreeSet<&'b str> {
+    let statements = match body {
+        Body::Expr(_) => &[],
+        Body::Block { statements, .. } => &statements[..],
+    };
+    let set = statements.iter().filter_map(BodyStmt::name);
+    given.into_iter().chain(set).map(|n| &*n.name).collect()
 }
 
 fn of_model<'a>(item: &'a ModelItem, used: &mut Mentions<'a>) {

@@ -20,6 +20,8 @@ pub struct Mentions<'a> {
     pub given: BTreeSet<&'a str>,
     /// Read in another way, without an index.
     pub beside: BTreeSet<&'a str>,
+    /// Called, with arguments or without: `y` in `y(x)`.
+    pub called: BTreeSet<&'a str>,
     /// Assigned to.
     pub set: BTreeSet<&'a str>,
     /// How many entries a list has at least where some are read by number: 3 for `L[2]` and `L[-3]`.
@@ -162,6 +164,9 @@ impl<'a> Mentions<'a> {
                 self.expr(at);
             }
             ExprKind::Call(call) => {
+                if let ExprKind::Name(n) = &call.callee.kind {
+                    self.called.insert(n);
+                }
                 self.expr(&call.callee);
                 for a in &call.args {
                     a.by.iter().for_each(|e| self.expr(e));

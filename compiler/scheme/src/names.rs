@@ -274,11 +274,13 @@ impl<'s> Namespace<'s> {
         }
     }
 
-    /// What a field or a layer of this name computes, of this file or of what it imports.
-    pub fn body(&self, name: &str) -> Option<&Body> {
+    /// What a field or a layer of this name computes, of this file or of what it imports, and the names of what it is given.
+    pub fn body(&self, name: &str) -> Option<(&Body, Vec<&Ident>)> {
         match self.names.get(name)? {
-            (Some(Definition::Field(f)), _) => Some(&f.body),
-            (Some(Definition::Layer(l)), _) => Some(&l.body),
+            (Some(Definition::Field(f)), _) => Some((&f.body, f.params.iter().collect())),
+            (Some(Definition::Layer(l)), _) => {
+                Some((&l.body, l.params.iter().map(|p| &p.name).collect()))
+            }
             _ => None,
         }
     }

@@ -110,6 +110,13 @@ fn fields_beside_a_model() {
         [""; 0],
         "a file of fields for others"
     );
+    // A value or a parameter of this name is not the field, what is called is.
+    let shadowed = "field att = rmsnorm\nfield b { att = linear;  return att + rmsnorm }\n";
+    assert_eq!(unread(&compile_text(&model(shadowed, "euler(b)"))), ["att"]);
+    let given = "field ffn = rmsnorm\nlayer l(ffn: value) = ffn |> linear\nfield b = l\n";
+    assert_eq!(unread(&compile_text(&model(given, "euler(b)"))), ["ffn"]);
+    let read = "field att = rmsnorm\nlayer l(x: value) { y = x |> att;  return y }\nfield b { att = l;  return att }\n";
+    assert_eq!(unread(&compile_text(&model(read, "euler(b)"))), [""; 0]);
 }
 
 /// Mistakes, not warnings, for what they say cannot be trained or kept; each says why.
