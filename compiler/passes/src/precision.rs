@@ -297,6 +297,7 @@ impl<'g> Reading<'g> {
             | OpKind::Exp(_)
             | OpKind::Log(_)
             | OpKind::Sqrt(_)
+            | OpKind::Power(_)
             | OpKind::Rsqrt(_)
             | OpKind::Recip(_)
             | OpKind::Sin(_)

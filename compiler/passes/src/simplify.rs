@@ -242,6 +242,7 @@ fn is_of_elements(op: &OpKind) -> bool {
         OpKind::Exp(_)
             | OpKind::Log(_)
             | OpKind::Sqrt(_)
+            | OpKind::Power(_)
             | OpKind::Rsqrt(_)
             | OpKind::Recip(_)
             | OpKind::Sin(_)

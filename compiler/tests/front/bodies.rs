@@ -92,6 +92,15 @@ fn a_body_computes_what_it_says() {
             "field f { y = 2 + linear^2; return y^(3/2) / y^(1/2) * y^(-1/2) }",
             "field f { y = 2 + linear^2; return y^(1/2) }",
         ),
+        // Powers that are neither whole nor halves.
+        (
+            "field f { y = 2 + linear^2; return y^(5/3) + y^(-1/3) }",
+            "field f { y = 2 + linear^2; return exp(5/3*log(y)) + exp(-1/3*log(y)) }",
+        ),
+        (
+            "field f { y = 2 + linear^2; return y^(1/3) * y^(1/6) }",
+            "field f { y = 2 + linear^2; return y^(1/2) }",
+        ),
         // One column for each token stands for all columns.
         (
             "field f { w = linear(1); y = linear(4); return concat(y*w, w*y) - concat(y, y)*w + w }",

@@ -95,6 +95,7 @@ ops! {
     recip::Recip,
     rsqrt::Rsqrt,
     sqrt::Sqrt,
+    power::Power,
     tanh::Tanh,
     softplus::Softplus,
     sigmoid::Sigmoid,

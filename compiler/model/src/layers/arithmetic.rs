@@ -16,8 +16,8 @@ use odec_grammar::ast::{Arg, BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
-/// Most halves of an exponent.
-const MOST_HALVES: i64 = 64;
+/// Largest exponent.
+const MOST_EXPONENT: i64 = 32;
 
 /// A term of a sum, with its coefficient.
 struct Term<'e> {
@@ -211,19 +211,19 @@ impl LayerReader<'_> {
                     let by = Domain::NotZero.check("a quotient", &y.network, b, input);
                     report(by, self.sink)?;
                 }
-                let inverse = y.map(|y| power(y, -2));
+                let inverse = y.map(|y| power(y, Exact::int(-1)));
                 Some((c, self.product((a, x), (b, inverse), input)?))
             }
             ExprKind::Binary(BinOp::Pow, a, b) => {
-                let halves = self.halves(b, input)?;
+                let exponent = self.exponent(b, input)?;
                 let of = self.own_value_or_matrix(a, input)?;
-                let domain = match (halves % 2 != 0, halves < 0) {
-                    (true, _) => Domain::Positive,
-                    (false, true) => Domain::NotZero,
-                    (false, false) => Domain::All,
+                let domain = match (exponent.as_integer().is_some(), exponent.is_negative()) {
+                    (false, _) => Domain::Positive,
+                    (true, true) => Domain::NotZero,
+                    (true, false) => Domain::All,
                 };
                 report(domain.check("this power", &of.network, a, input), self.sink)?;
-                Some((Exact::one(), power(of, halves)))
+                Some((Exact::one(), power(of, exponent)))
             }
             _ => Some((Exact::one(), self.own_value_or_matrix(e, input)?)),
         }
@@ -264,33 +264,30 @@ impl LayerReader<'_> {
         })
     }
 
-    /// Twice an exponent: a whole number, and not 0.
-    fn halves(&mut self, e: &Expr, input: Input) -> Option<i32> {
+    /// A number within bounds, and not 0.
+    fn exponent(&mut self, e: &Expr, input: Input) -> Option<Exact> {
         let wrong = |message: &str| {
             Diagnostic::error(codes::OUT_OF_RANGE, e.span, message)
-                .label("a whole number or a half of one is expected, and not 0")
+                .label("a number is expected, and not 0")
                 .help(format!(
-                    "exponents of values are from -{0} to {0}: `x^2`, `x^(1/2)`, `x^-1`; where x is above 0, any power is `exp(p*log(x))`",
-                    MOST_HALVES / 2
+                    "exponents of values are numbers from -{MOST_EXPONENT} to {MOST_EXPONENT}: `x^2`, `x^(1/3)`, `x^-1`; where x is above 0, any power is `exp(p*log(x))`"
                 ))
         };
         if !self.is_number(e, input) {
             return self.fail(wrong("this exponent is not a number"));
         }
         let exponent = self.number(e)?;
-        let halves = (&exponent * &Exact::int(2)).as_integer();
-        let halves = halves.and_then(|n| i32::try_from(n).ok());
-        let within = |n: &i32| *n != 0 && i64::from(n.unsigned_abs()) <= MOST_HALVES;
-        match halves.filter(within) {
-            Some(n) => Some(n),
-            None => self.fail(wrong("a value has no such power here")),
+        let most = Exact::int(MOST_EXPONENT);
+        match !exponent.is_zero() && exponent <= most && -&exponent <= most {
+            true => Some(exponent),
+            false => self.fail(wrong("a value has no such power here")),
         }
     }
 }
 
-fn power(of: Read, halves: i32) -> Read {
+fn power(of: Read, exponent: Exact) -> Read {
     Read {
-        network: Network::Power(Box::new(of.network), halves),
+        network: Network::Power(Box::new(of.network), exponent),
         ..of
     }
 }

@@ -443,7 +443,7 @@ const CONCAT: &str = "`concat(x, y)` puts columns side by side";
 const LINEAR: &str = "`linear(n)` is a map with a matrix of its own; `learn w[n, width] = normal`, `linear(w)` is one with the body's";
 const MLP: &str =
     "`gelu(hidden: 4*width)`, `swiglu(hidden: 4*width)` and others are MLPs: `odec help layers`";
-const POWER: &str = "write `x^2`, `x^(1/2)` or `exp(p*log(x))`";
+const POWER: &str = "write `x^2`, `x^(1/3)` or `exp(p*log(x))`";
 
 /// What files may name, and what they may not yet.
 pub static VOCABULARY: Vocabulary = Vocabulary {

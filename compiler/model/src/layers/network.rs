@@ -4,7 +4,7 @@
 //! nodes. Leaves what a layer is to its file, whose parameters they are to the model.
 
 use super::{Angles, Inputs, LayerKind, LayerParam, Reads, TypeResult, Weights};
-use odec_graph::ops::{Add, Broadcast, Mul, Recip, RepeatTokens, Rsqrt, Shift};
+use odec_graph::ops::{Add, Broadcast, Mul, Power, Recip, RepeatTokens, Rsqrt, Shift};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::Dim;
 
@@ -28,8 +28,8 @@ pub enum Network {
     },
     /// Element by element.
     Product(Box<[Network; 2]>),
-    /// The power of so many halves.
-    Power(Box<Network>, i32),
+    /// Of this exponent, which is not 0.
+    Power(Box<Network>, Exact),
     /// What is the same for all tokens, as that many columns of each.
     Spread(Box<Network>, u64),
     Body(Box<Body>),
@@ -137,7 +137,7 @@ impl Network {
                 Some(sum + c.to_f64() * of.start(named)?)
             }),
             Network::Product(of) => Some(of[0].start(named)? * of[1].start(named)?),
-            Network::Power(of, halves) => Some(of.start(named)?.powf(f64::from(*halves) / 2.0)),
+            Network::Power(of, exponent) => Some(of.start(named)?.powf(exponent.to_f64())),
             Network::Spread(of, _) => of.start(named),
             Network::Layer(_) | Network::State(_) | Network::Pipe(_) | Network::Body(_) => None,
         }
@@ -287,9 +287,9 @@ impl Network {
                 let values = beside(b, values, like)?;
                 b.push1(Mul, &values)
             }
-            Network::Power(of, halves) => {
+            Network::Power(of, exponent) => {
                 let x = of.value(b, at, w)?;
-                power(b, x, *halves)
+                power(b, x, exponent)
             }
             Network::Spread(of, columns) => {
                 let mut x = [of.value(b, at, w)?];
@@ -369,8 +369,14 @@ fn sum(b: &mut Builder, terms: Vec<(Exact, Value)>, like: Value) -> TypeResult {
     })
 }
 
-/// `x^(halves/2)`.
-fn power(b: &mut Builder, x: Value, halves: i32) -> TypeResult {
+/// `x^exponent`: by products and a root where it is whole or a half of a whole number, which is exact to the last bits and takes whole powers of what
+/// is below 0.
+fn power(b: &mut Builder, x: Value, exponent: &Exact) -> TypeResult {
+    let halves = (exponent * &Exact::int(2)).as_integer();
+    let Some(halves) = halves.and_then(|n| i32::try_from(n).ok()) else {
+        let exponent = exponent.clone();
+        return b.push1(Power { exponent }, &[x]);
+    };
     let (n, odd) = (halves.unsigned_abs(), halves % 2 != 0);
     match (halves < 0, odd) {
         (true, true) => {
