@@ -17,7 +17,7 @@ use odec_driver::fail::{Done, Failure};
 use odec_driver::source::{Parsed, report};
 use odec_driver::terminal::count;
 use odec_grammar::{Diagnostic, settable};
-use odec_program::manifest::Loss;
+use odec_program::manifest::Predicts;
 use serde_json::{Value as Json, json};
 
 /// All trials of an exploration.
@@ -194,8 +194,7 @@ pub fn plan(base: &Parsed, space: &Space, times: &mut Times) -> Done<Plan> {
     if let Some(first) = plan.models.first() {
         plan.model = first.examined.model.clone();
         let train = &first.examined.train;
-        let mut losses = [&train.loss].into_iter().chain(train.also.values());
-        let classes = losses.any(|loss| *loss == Loss::Class);
+        let classes = (train.losses()).any(|loss| loss.predicts() == Predicts::Class);
         if let Some(span) = space
             .rank_span
             .filter(|_| plan.rank == Rank::Accuracy && !classes)

@@ -1,6 +1,7 @@
 //! The artifact's table of contents: what was built, its parameters, how to train it.
 
 mod data;
+mod loss;
 mod tables;
 
 use crate::optimizers::{Group, LR, OptimizerKind, SLOTS, of_group};
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 pub use data::{
     Data, Flow, Form, Images, Labelled, Pairs, Read, Sentences, Target, Times, Tokenizer, Vectors,
 };
+pub use loss::{Counted, Loss, Masked, Predicts};
 pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
@@ -303,6 +305,25 @@ pub struct Keep {
 }
 
 impl Train {
+    /// Tokens of a micro-batch, where they say how many sequences it has.
+    pub fn tokens_at_once(&self) -> Option<u64> {
+        self.tokens.map(|n| n / self.accumulate.max(1))
+    }
+
+    /// All losses, that of the output without a label first.
+    pub fn losses(&self) -> impl Iterator<Item = Loss> {
+        [self.loss].into_iter().chain(self.also.values().copied())
+    }
+
+    /// What values of its loss are called, unless they are nats for each token, image or sequence: then a perplexity has a meaning.
+    pub fn measured(&self) -> Option<&'static str> {
+        match self.loss.predicts() {
+            _ if !self.also.is_empty() => Some("loss"),
+            Predicts::Tokens | Predicts::Class => None,
+            Predicts::Numbers => Some(self.loss.measured()),
+        }
+    }
+
     /// The group of a parameter, counted from 1; 0 of those that are in none.
     pub fn group_of(&self, path: &str, shape: &[u64]) -> usize {
         group_of(&self.groups, path, shape)
@@ -479,45 +500,6 @@ impl Precision {
     }
 }
 
-/// What a model is to predict. Cross-entropy in nats, a mean over tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Loss {
-    /// Every token from those before it.
-    #[default]
-    Next,
-    /// Tokens that are hidden, each with this probability, behind `token`, from all others (Devlin et al. 2019). The mean
-    /// is over hidden tokens: the inputs that are `token`. A token that is `kept`, which ends a segment, is not hidden.
-    Masked {
-        rate: f64,
-        token: u64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        kept: Option<u64>,
-    },
-    /// The class of each image.
-    Class,
-    /// Numbers: the mean square of what is off, over columns and rows.
-    Mse,
-    /// Whether events happen, each by its logit, in nats, a mean over columns and rows.
-    Bce,
-    /// The velocity between noise and data: the mean square of what is off, over columns and rows.
-    Velocity,
-    /// Every token of the second of two sequences, from those before it and all of the first. The mean is over targets that are not `padding`.
-    Pairs { padding: u64 },
-}
-
-impl Loss {
-    /// What evaluation computes of it, as the term of a loss is called.
-    pub fn measured(self) -> &'static str {
-        match self {
-            Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => "cross_entropy",
-            Loss::Mse => "mse",
-            Loss::Bce => "bce",
-            Loss::Velocity => "velocity",
-        }
-    }
-}
-
 /// What the gradient keeps of the forward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -536,13 +518,6 @@ impl std::fmt::Display for Memory {
             Memory::Store => f.write_str("store"),
             Memory::Revolve { slots } => write!(f, "revolve(slots: {slots})"),
         }
-    }
-}
-
-impl Train {
-    /// Tokens of a micro-batch, where they say how many sequences it has.
-    pub fn tokens_at_once(&self) -> Option<u64> {
-        self.tokens.map(|n| n / self.accumulate.max(1))
     }
 }
 

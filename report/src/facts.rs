@@ -132,6 +132,6 @@ impl Model {
     /// Whether [`Model::step_flops`] is the most that there can be.
     pub fn is_at_most(&self, form: &Form) -> bool {
         // Rows of texts are as long as the longest text among them.
-        self.training.at_most || matches!(form, Form::Pairs(_) | Form::Labelled(_))
+        self.training.at_most || form.is_padded()
     }
 }

@@ -9,8 +9,7 @@ use odec_explore::fit::Fit;
 use odec_explore::folder::{EXECUTED, Outcome, PICTURE, PLAN, RANKING, TRIALS, latest};
 use odec_grammar::ast::{Item, ModelItem};
 use odec_grammar::{MAX_BYTES, parse};
-use odec_program::manifest::{Form, Manifest};
-use odec_runtime::infer::evaluate::Measure;
+use odec_program::manifest::{Form, Manifest, Train};
 use odec_runtime::parameters::checkpoint::{Progress, stands};
 use odec_runtime::system::input::{self, most};
 use odec_runtime::system::owned::{self, CHECKPOINT, METRICS, MODEL};
@@ -429,7 +428,7 @@ impl Run {
     /// What its loss is, as axes are named.
     pub fn measure(&self) -> String {
         let train = self.manifest.train.as_ref();
-        let name = train.and_then(|t| Measure::of(t).name());
+        let name = train.and_then(Train::measured);
         let (_, unit) = self.per_step();
         match (name, unit) {
             (Some(name), _) => name.to_string(),

@@ -94,7 +94,7 @@ pub fn run(args: &cli::Eval) -> Done {
         outln!("{n} {predicted} of {}", escaped(dataset.name()));
         let (loss, bits) = (e.loss, e.bits());
         let nats = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
-        match (e.measure.name(), e.accuracy) {
+        match (e.measure, e.accuracy) {
             (Some(measure), _) => outln!("{measure} {loss:.4e}"),
             (None, None) => outln!("{}", perplexity(&e)),
             (None, Some(share)) => outln!("{nats}, {:.2} % correct", 100.0 * share),
@@ -215,7 +215,7 @@ fn json(data: &str, e: &Evaluation) -> Value {
 
 /// What was found, as `--json` prints it.
 pub fn evaluation(e: &Evaluation) -> Value {
-    let mut all = match e.measure.name() {
+    let mut all = match e.measure {
         None => json!({ "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() }),
         Some(measure) => json!({ "loss": e.loss, measure: e.loss }),
     };

@@ -117,7 +117,7 @@ fn finish(
     if let Some(e) = &summary.held_out {
         outln!(
             "held-out {} on {} {}{}",
-            match (e.measure.name(), e.accuracy) {
+            match (e.measure, e.accuracy) {
                 (Some(measure), _) => format!("{measure} {:.3e},", e.loss),
                 (None, None) => format!(
                     "loss {:.3} nats/{}, perplexity {:.2},",

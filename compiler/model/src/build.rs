@@ -17,7 +17,6 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, Site, TypeError, Value, gradient, nn};
 use odec_program::ResultId;
-use odec_program::manifest::Loss;
 
 /// What is said of a model that is too large.
 pub fn too_large(step: usize, span: Span) -> Diagnostic {
@@ -44,10 +43,9 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<(Graph, Vec<Passed>)
 /// result depends on later ones, as all do where the steps are those of a whole text, or none is to be predicted.
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
     let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
-    let next = matches!(spec.output.loss, Loss::Next);
     let needs_whole_text =
         |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
-    if !next
+    if spec.output.loss.continues().is_err()
         || !spec.begin.input.grows()
         || spec.evolves.iter().any(needs_whole_text)
         || layers.chain(&spec.output.before).any(Network::looks_ahead)
@@ -103,7 +101,7 @@ pub fn translation(spec: &Spec, params: &[Parameter]) -> Result<Option<Translati
     let layers = evolves().flat_map(EvolveSpec::all_layers);
     let needs_whole_text =
         |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
-    if !matches!(spec.output.loss, Loss::Pairs { .. })
+    if !spec.output.loss.translates()
         || evolves().any(needs_whole_text)
         || layers.chain(&spec.output.before).any(Network::looks_ahead)
     {

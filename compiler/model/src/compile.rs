@@ -261,13 +261,11 @@ pub fn compile(
                 constrain::fits(spec, at, r.sink);
             }
         }
-        let predicts = |s: &&spec::Spec| {
-            matches!(
-                s.output.loss,
-                manifest::Loss::Next | manifest::Loss::Pairs { .. }
-            )
+        let writes = |s: &&spec::Spec| {
+            let loss = s.output.loss;
+            loss.continues().is_ok() || loss.translates()
         };
-        if let Some(spec) = spec.as_ref().filter(predicts) {
+        if let Some(spec) = spec.as_ref().filter(writes) {
             spec::warn_of_lookahead(spec.last_evolves(), &of_model, r.sink);
         }
         if spec::errors(r.sink) == 0 {

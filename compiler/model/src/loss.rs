@@ -7,7 +7,8 @@
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::inputs::Unit;
-use super::losses::{self, Along, Choice, Compared, LossTerm, Term, Velocity, Written};
+use super::losses::{self, Along, Asked, Asks, Choice, Compared, LossTerm, Term, Written};
+use super::outputs::Output;
 use super::sources::Ends;
 use super::step_count::{StepCount, positive};
 use crate::codes;
@@ -18,7 +19,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{Loss, Times};
+use odec_program::manifest::{Loss, Predicts, Times};
 use odec_program::names;
 use std::collections::BTreeMap;
 
@@ -34,8 +35,6 @@ pub struct Objective {
 pub struct Summand {
     pub coefficient: Exact,
     pub term: Term,
-    /// What it asks for, if it does.
-    pub asks: Option<Loss>,
     /// The label of the output that it compares; empty: that without one.
     pub of: String,
     pub span: Span,
@@ -76,36 +75,32 @@ impl Objective {
             false => format!("{} {}", s.coefficient, s.name()),
         };
         let sum: Vec<String> = self.terms.iter().map(weighed).collect();
-        let over = match loss {
-            Loss::Next => "the mean over target tokens".to_string(),
-            Loss::Masked { .. } => "the mean over hidden tokens".to_string(),
-            Loss::Class => format!(
-                "the mean over {}s, or over their {}",
-                unit.row(),
-                unit.many()
-            ),
-            Loss::Mse | Loss::Bce => "the mean over sequences, or over their positions".to_string(),
-            Loss::Velocity => format!("the mean over {} or states", unit.many()),
-            Loss::Pairs { .. } => "the mean over target tokens that are not padding".to_string(),
-        };
-        let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
+        let over = loss.mean_over(unit.row(), unit.many());
+        let all = (
+            "loss".to_string(),
+            format!("{}, the mean over {over}", sum.join(" + ")),
+        );
         let each = self.terms.iter();
         let each = each.map(|s| (format!("  {}", s.name()), s.term.definition()));
         std::iter::once(all).chain(each).collect()
     }
 
+    /// Whether a term compares the output without a label, as the loss does that is not written.
+    pub fn compares_first(&self) -> bool {
+        self.terms.is_empty() || self.asking("").is_some()
+    }
+
     /// The term that asks for what the output with a label is to predict.
-    fn asking(&self, label: &str) -> Option<&Summand> {
-        self.terms
-            .iter()
-            .find(|s| s.of == label && s.asks.is_some())
+    fn asking(&self, label: &str) -> Option<(&Summand, &dyn Asks)> {
+        let mut of_label = self.terms.iter().filter(|s| s.of == label);
+        of_label.find_map(|s| Some((s, s.term.asks()?)))
     }
 
     /// Says which term compares something else than the output with this label gives.
     fn fit_kind(&self, label: &str, given: Loss, sink: &mut Vec<Diagnostic>) -> Option<()> {
-        let compared = match given {
-            Loss::Mse | Loss::Bce | Loss::Velocity => Compared::Numbers,
-            Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Compared::Logits,
+        let compared = match given.predicts() {
+            Predicts::Numbers => Compared::Numbers,
+            Predicts::Tokens | Predicts::Class => Compared::Logits,
         };
         let other =
             |s: &&Summand| s.of == label && s.term.compares().is_some_and(|c| c != compared);
@@ -131,13 +126,8 @@ impl Objective {
     }
 
     /// What outputs with labels are to predict, by these; says which of them the loss has no term for, and which labels there are not.
-    pub fn fit_others(
-        &self,
-        asked: &Asked,
-        ends: Ends,
-        at: Span,
-        sink: &mut Vec<Diagnostic>,
-    ) -> Option<Asked> {
+    pub fn fit_others(&self, of: Of, sink: &mut Vec<Diagnostic>) -> Option<BTreeMap<String, Loss>> {
+        let ends = of.ends;
         let before = sink.len();
         let labels = || ends.also.iter().map(|o| o.label.as_str());
         for s in self.terms.iter().filter(|s| !s.of.is_empty()) {
@@ -146,101 +136,48 @@ impl Objective {
                 sink.push(d.label("the label of an output is expected"));
             }
         }
-        let mut found = Asked::new();
+        let mut found = BTreeMap::new();
         for output in ends.also {
             let label = &output.label;
-            let given = output.kind.asks();
+            let given = output.kind.says().loss();
             self.fit_kind(label, given, sink);
-            let asked = match (asked.get(label), given) {
-                (None, _) => {
-                    let message = format!("no term of the loss compares the output `{label}`");
-                    let d = Diagnostic::error(codes::MISSING_ITEM, at, message);
-                    let term = given.measured();
-                    sink.push(
-                        d.also(output.span, "this output")
-                            .help(format!("add, for example, `+ 1/10*{term}(of: {label})`")),
-                    );
-                    continue;
-                }
-                (Some(Loss::Mse | Loss::Bce), _) => asked[label],
-                (Some(_), given) => given,
+            let Some((s, asks)) = self.asking(label) else {
+                let message = format!("no term of the loss compares the output `{label}`");
+                let d = Diagnostic::error(codes::MISSING_ITEM, of.at, message);
+                let term = given.measured();
+                sink.push(
+                    d.also(output.span, "this output")
+                        .help(format!("add, for example, `+ 1/10*{term}(of: {label})`")),
+                );
+                continue;
             };
-            found.insert(label.clone(), asked);
+            let asked = of.asked(&*output.kind, given, s.span);
+            found.extend(asks.loss(&asked, sink).map(|loss| (label.clone(), loss)));
         }
         (sink.len() == before).then_some(found)
     }
 
     /// What the model is to predict, by its output and the term that asks; says so where the two do not fit.
-    pub fn fit_output(&self, asked: Loss, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+    pub fn fit_output(&self, of: Of, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        let ends = of.ends;
         let given = ends.asks();
         self.fit_kind("", given, sink)?;
-        match (asked, given) {
-            (Loss::Velocity, _) => self.fit_velocity(ends, sink),
-            _ if ends.told.time || ends.told.classes.is_some() => {
-                let message = "a row before the input reads what is between noise and data";
-                let d = Diagnostic::error(codes::INCOMPATIBLE, ends.told.at, message);
-                let label =
-                    "no data source gives that to a model that is trained for something else";
-                sink.push(d.label(label).help("write `loss velocity`"));
-                None
-            }
-            (Loss::Masked { .. }, told @ (Loss::Class | Loss::Pairs { .. })) => {
-                let asking = self.asking("")?;
-                let message = format!("`{}` asks for tokens that are hidden", asking.term.name());
-                let d = Diagnostic::error(codes::INCOMPATIBLE, asking.span, message);
-                let d = d.label(match told {
-                    Loss::Class => "this model says a class",
-                    _ => "this model makes a second text of a first one",
-                });
-                sink.push(d.help("write `cross_entropy`"));
-                None
-            }
-            (Loss::Masked { .. } | Loss::Mse | Loss::Bce, _) => Some(asked),
-            (Loss::Next | Loss::Class | Loss::Pairs { .. }, _) => Some(given),
+        if self.times().is_none() && (ends.told.time || ends.told.classes.is_some()) {
+            let message = "a row before the input reads what is between noise and data";
+            let d = Diagnostic::error(codes::INCOMPATIBLE, ends.told.at, message);
+            let label = "no data source gives that to a model that is trained for something else";
+            sink.push(d.label(label).help("write `loss velocity`"));
+            return None;
+        }
+        match self.asking("") {
+            Some((s, asks)) => asks.loss(&of.asked(ends.output, given, s.span), sink),
+            None => Some(given),
         }
     }
 
     /// The law of times, where points between noise and data are what the model reads.
     pub fn times(&self) -> Option<Times> {
-        match self.find(Velocity::NAME) {
-            Some(Term::Velocity(v)) => Some(v.0.times),
-            _ => None,
-        }
-    }
-
-    /// Says why the result is no velocity of the input.
-    fn fit_velocity(&self, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
-        let span = self.asking("")?.span;
-        let (moves, unit) = (ends.input.value().ty, ends.input.unit());
-        let given = ends.output.targets(ends.sizes).ty;
-        let (message, help) = if ends.input.vocab().is_some() {
-            let what = format!(
-                "`velocity` moves from noise to images or vectors, and this model reads {}",
-                unit.many()
-            );
-            let inputs = "write `input patches(image: 28, patch: 4)` or `input vectors(width: 2, context: 1)`";
-            (what, inputs.to_string())
-        } else if !ends.told.time {
-            let what = "`velocity` depends on the time, which this model does not read".to_string();
-            (
-                what,
-                "write `embed linear(width: …), time_token, positions(learned)`".to_string(),
-            )
-        } else if given != moves {
-            let what = format!(
-                "a velocity has {} numbers at each of the {}",
-                moves.cols(),
-                unit.many()
-            );
-            (
-                what,
-                format!("write `output … |> linear({})`", moves.cols()),
-            )
-        } else {
-            return Some(Loss::Velocity);
-        };
-        sink.push(Diagnostic::error(codes::INCOMPATIBLE, span, message).help(help));
-        None
+        self.terms.iter().find_map(|s| s.term.asks()?.times())
     }
 
     /// Says which terms an evolve has no meaning for.
@@ -319,21 +256,43 @@ impl Along for EvolveSpec {
     }
 }
 
-/// What is asked of each output, by its label.
-pub type Asked = BTreeMap<String, Loss>;
+/// What a loss is fitted to.
+#[derive(Clone, Copy)]
+pub struct Of<'m> {
+    pub ends: Ends<'m>,
+    /// How many kinds of tokens the data gives, where that is known.
+    pub kinds: Option<u64>,
+    /// The whole loss, or where it is missing.
+    pub at: Span,
+}
 
-/// Reads a loss; the last kind of token is the mask.
-pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Asked, Objective)> {
+impl<'m> Of<'m> {
+    fn asked(self, output: &dyn Output, given: Loss, term: Span) -> Asked<'m> {
+        Asked {
+            given,
+            targets: output.targets(self.ends.sizes).ty,
+            input: self.ends.input,
+            separator: self.ends.separator,
+            reads_time: self.ends.told.time,
+            kinds: self.kinds,
+            term,
+            all: self.at,
+        }
+    }
+}
+
+/// Reads a loss.
+pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Objective> {
     let before = sink.len();
     let mut objective = Objective::default();
-    let mut asked = Asked::new();
     for summand in summands(e, sink)? {
         let (coefficient, named) = weighed(summand, sink)?;
-        let Written { term, asks, of } = losses::read(named, vocab, sink)?;
+        let Written { term, of } = losses::read(named, sink)?;
         let place = of.as_ref().map_or(named.span, |label| label.span);
         let of = of.map_or(String::new(), |label| label.name);
         let same = |s: &&Summand| {
-            s.of == of && (s.term.name() == term.name() || s.asks.is_some() && asks.is_some())
+            let both_ask = s.term.asks().is_some() && term.asks().is_some();
+            s.of == of && (s.term.name() == term.name() || both_ask)
         };
         if let Some(first) = objective.terms.iter().find(same) {
             let message = match first.term.name() == term.name() {
@@ -344,19 +303,16 @@ pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Asked, 
             sink.push(d.also(first.span, "the first one"));
             return None;
         }
-        if let Some(asks) = asks {
-            asked.entry(of.clone()).or_insert(asks);
-        }
         objective.terms.push(Summand {
             coefficient,
             term,
-            asks,
             of,
             span: named.span,
             place,
         });
     }
-    if asked.is_empty() && sink.len() == before {
+    let asks = |s: &Summand| s.term.asks().is_some();
+    if !objective.terms.iter().any(asks) && sink.len() == before {
         let message = "this loss does not depend on what is to be predicted";
         sink.push(
             Diagnostic::error(codes::MISSING_ITEM, e.span, message)
@@ -364,7 +320,7 @@ pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Asked, 
                 .help("write, for example, `cross_entropy + 1e-4*kinetic`"),
         );
     }
-    (sink.len() == before).then_some((asked, objective))
+    (sink.len() == before).then_some(objective)
 }
 
 /// What is added, as it is written.

@@ -23,7 +23,7 @@ use crate::scheme::run::{MAX_EVALUATIONS, MAX_MIXING, too_many_evaluations, too_
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{Loss, Tune};
+use odec_program::manifest::{Predicts, Tune};
 use odec_program::names;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -96,7 +96,7 @@ impl Spec {
 
     /// Whether it classifies texts.
     pub fn classifies(&self) -> bool {
-        self.sizes.vocab.is_some() && self.output.kind.asks() == Loss::Class
+        self.sizes.vocab.is_some() && self.output.kind.says() == Predicts::Class
     }
 
     /// The most tokens of each source that a run reads; 0, where there is none.
@@ -200,7 +200,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     }
     let mut read: Vec<EvolveSpec> = read.into_iter().collect::<Option<_>>()?;
     let sizes = sizes?;
-    let says_class = |o: &OutputSpec| o.kind.asks() == Loss::Class;
+    let says_class = |o: &OutputSpec| o.kind.says() == Predicts::Class;
     let of_classes = sizes.vocab.is_some() && output.as_ref().is_some_and(says_class);
     let mut fit = true;
     for (n, e) in read.iter_mut().enumerate() {
@@ -240,7 +240,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     for o in outputs() {
         o.kind.fit(o.span, sizes, embedded, r.sink);
     }
-    let other = |o: &&OutputSpec| o.kind.asks() != Loss::Next;
+    let other = |o: &&OutputSpec| o.kind.says() != Predicts::Tokens;
     if let (Some(source), Some(o)) = (begins.first(), outputs().find(other)) {
         let message = "a model of several sequences says the tokens of the last one";
         let d = Diagnostic::error(codes::INCOMPATIBLE, o.span, message);
@@ -611,7 +611,7 @@ fn end(
     Some(OutputSpec {
         label: label.to_string(),
         before,
-        loss: kind.asks(),
+        loss: kind.says().loss(),
         kind,
         span,
     })

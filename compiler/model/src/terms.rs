@@ -7,12 +7,12 @@ use super::balance::Told;
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::loss::Summand;
-use super::losses::{Choice, LossTerm, NAMES, Ponder, Predicted, StepTaken, Training};
+use super::losses::{Choice, LossTerm, NAMES, Ponder, Predicted, StepTaken, Term, Training};
 use super::outputs::OutputSpec;
 use crate::error::BuildError;
 use odec_graph::ops::{Equals, Select, Shift, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
-use odec_program::manifest::Loss;
+use odec_program::manifest::Counted;
 use odec_program::{ResultId, names};
 use std::collections::BTreeMap;
 
@@ -212,7 +212,7 @@ impl GraphBuilder<'_> {
         };
         if !self.drops {
             let mut total = Vec::new();
-            for s in objective.terms.iter().filter(|s| s.asks.is_some()) {
+            for s in objective.terms.iter().filter(|s| s.term.asks().is_some()) {
                 let compared = of(s)?;
                 let loss = compared.output.loss;
                 let rows = compared.predicted.plain(b, loss)?;
@@ -230,22 +230,31 @@ impl GraphBuilder<'_> {
         }
         let mut total = Vec::new();
         for (s, rows) in objective.terms.iter().zip(rows) {
-            let loss = self.spec.output.loss;
-            let value = match (s.term.compares(), loss) {
-                _ if s.term.is_of_weights() => rows,
-                // All rows of a state count, whatever is compared.
-                (None, Loss::Velocity) => mean(b, rows, None)?,
-                (None, Loss::Class) => {
-                    let mask = self.token_mask(b)?;
-                    mean(b, rows, mask)?
+            let value = match s.term.is_of_weights() {
+                true => rows,
+                false => {
+                    let weights = self.weights(b, &s.term, of(s)?)?;
+                    mean(b, rows, weights)?
                 }
-                _ => mean(b, rows, of(s)?.weights)?,
             };
             self.decided
                 .push((ResultId::Term(&s.name()).to_string(), value));
             total.push((s.coefficient.clone(), value));
         }
         Ok(nn::combine(b, &total)?)
+    }
+
+    /// Which rows of a term count. Of a state these are all tokens, or those that are compared.
+    fn weights(
+        &self,
+        b: &mut Builder,
+        term: &Term,
+        compared: &Compared,
+    ) -> Result<Option<Value>, TypeError> {
+        match (term.compares(), compared.output.loss.counted()) {
+            (None, Counted::All | Counted::OfInput) => self.token_mask(b),
+            (Some(_), _) | (None, Counted::Hidden(_) | Counted::Except(_)) => Ok(compared.weights),
+        }
     }
 
     /// The weight of each token, where not all count.
@@ -255,19 +264,19 @@ impl GraphBuilder<'_> {
         output: &OutputSpec,
         targets: Value,
     ) -> Result<Option<Value>, BuildError> {
-        match output.loss {
-            Loss::Next | Loss::Class | Loss::Mse | Loss::Bce => Ok(None),
+        match output.loss.counted() {
+            Counted::All => Ok(None),
             // Results stand where their positions are in the input, which is shorter than the state.
-            Loss::Velocity => {
+            Counted::OfInput => {
                 let leading = self.spec.begin.embed.leading_rows();
                 Ok(Some(nn::all_but_last(b, leading)?))
             }
-            Loss::Masked { token, .. } => {
+            Counted::Hidden(token) => {
                 let missing = || BuildError::Missing("the input".into());
                 let tokens = self.input.ok_or_else(missing)?;
                 Ok(Some(b.push1(Equals { to: token }, &[tokens])?))
             }
-            Loss::Pairs { padding } => {
+            Counted::Except(padding) => {
                 let padded = b.push1(Equals { to: padding }, &[targets])?;
                 let minus = nn::combine(b, &[(Exact::int(-1), padded)])?;
                 let by = Exact::one();

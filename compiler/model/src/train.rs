@@ -27,11 +27,11 @@ use super::args::{Args, Bounds, real, report};
 use super::constrain;
 use super::groups;
 use super::lora;
-use super::loss::{self, Asked, Objective};
+use super::loss::{self, Objective, Of};
 use super::parametrization::{self, Parametrization};
 use super::part::{expect, incompatible};
 use super::settings;
-use super::sources::{Ends, SOURCES, Tokenized};
+use super::sources::{Ends, NamedTokenizer, SOURCES, Tokenized};
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, in_range, name_of, not_supported, whole};
 use odec_grammar::Span;
@@ -39,9 +39,10 @@ use odec_grammar::ast::{Block, Entry, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::manifest::{
-    Data, Flow, Form, Keep, Loss, Memory, Pairs, Precision, Pretrained, Train, Tune,
+    Data, Flow, Form, Keep, Memory, Pairs, Precision, Predicts, Pretrained, Train, Tune,
 };
 use odec_program::schedules::Constant;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Largest batch and number of steps.
@@ -204,7 +205,6 @@ pub fn read(
         ));
     }
     let told = told.map(|(ends, source)| source.data(ends, sink));
-    let vocab = ends.and_then(|e| e.input.vocab()).unwrap_or(u64::MAX);
     let optimizer = optimizer.and_then(|e| settings::optimizer(e, sink));
     let batch = batch_at.and_then(|e| batch(e, sink));
     let exceptions = found.iter().find(|(n, _)| *n == "optimizer");
@@ -218,7 +218,7 @@ pub fn read(
         None => Some(1),
     };
     if let (Some(Batch::Tokens(n)), Some(e), Some(parts)) = (batch, batch_at, accumulate) {
-        let of_texts = |d: &Data| matches!(d.form, Form::Pairs(_) | Form::Labelled(_));
+        let of_texts = |d: &Data| d.form.is_padded();
         let several_lengths = told.iter().flatten().any(of_texts);
         let context = ends.map_or(0, |e| {
             let source = e.source.map_or(0, |source| source.context());
@@ -265,9 +265,9 @@ pub fn read(
         Some(e) => precision(e, sink),
         None => Some(Precision::F32),
     };
-    let numbers = ends.is_some_and(|e| e.output.asks() == Loss::Mse);
+    let numbers = ends.is_some_and(|e| e.output.says() == Predicts::Numbers);
     let loss = match value("loss") {
-        Some(e) => loss::read(e, vocab, sink),
+        Some(e) => loss::read(e, sink),
         None if ends.is_some_and(|e| !e.also.is_empty()) => {
             let message = "the train block has no `loss`";
             let d = Diagnostic::error(codes::MISSING_ITEM, block.span, message);
@@ -284,59 +284,26 @@ pub fn read(
             ));
             None
         }
-        None => {
-            let asked = [(String::new(), Loss::Next)].into();
-            Some((asked, Objective::default()))
-        }
+        None => Some(Objective::default()),
     };
-    let mut also = Asked::new();
+    let mut also = BTreeMap::new();
     let at = value("loss").map_or(block.span, |e| e.span);
-    let loss = match loss {
-        Some((asked, objective)) => {
-            let first = asked.get("").copied();
-            if first.is_none() {
-                let message = "no term of the loss compares the output without a label";
-                let d = Diagnostic::error(codes::MISSING_ITEM, at, message);
-                sink.push(d.help("add a term without `of`: `mse + 1/10*cross_entropy(of: class)`"));
-            }
-            let fitting = match (first, ends) {
-                (Some(first), Some(ends)) => {
-                    let others = objective.fit_others(&asked, ends, at, sink);
-                    also = others.unwrap_or_default();
-                    objective.fit_output(first, ends, sink)
-                }
-                (first, _) => first,
-            };
-            fitting.map(|loss| (loss, objective))
+    let loss = loss.and_then(|objective| {
+        if !objective.compares_first() {
+            let message = "no term of the loss compares the output without a label";
+            let d = Diagnostic::error(codes::MISSING_ITEM, at, message);
+            sink.push(d.help("add a term without `of`: `mse + 1/10*cross_entropy(of: class)`"));
+            return None;
         }
-        None => None,
-    };
-    let separator = ends.and_then(|e| e.separator);
-    let loss = loss.map(|(loss, objective)| match loss {
-        Loss::Masked { rate, token, .. } => {
-            if separator == Some(token) {
-                let span = value("loss").map_or(block.span, |e| e.span);
-                let message = format!("token {token} hides others, and it ends segments");
-                let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
-                let help = "the last kind of token is the mask; give `segments` another separator";
-                sink.push(d.help(help));
-            }
-            let kept = separator;
-            (Loss::Masked { rate, token, kept }, objective)
-        }
-        other => (other, objective),
+        let tokenizer = trained_on.as_ref().and_then(|source| source.tokenizer());
+        let of = Of {
+            ends: ends?,
+            kinds: tokenizer.and_then(NamedTokenizer::kinds),
+            at,
+        };
+        also = objective.fit_others(of, sink).unwrap_or_default();
+        Some((objective.fit_output(of, sink)?, objective))
     });
-    if let (Some((Loss::Masked { .. }, _)), Some(source)) = (&loss, &trained_on)
-        && source.kinds() == Some(vocab)
-        && let Some(e) = value("loss")
-    {
-        let message = "bytes are all kinds of tokens that the model knows: none is left to hide others behind";
-        let d = Diagnostic::error(codes::VOCABULARY_MISMATCH, e.span, message);
-        sink.push(d.help(format!(
-            "write `input tokens(vocab: {}, …)`: the last kind is the mask",
-            vocab + 1
-        )));
-    }
     let entry = found.iter().find(|(n, _)| *n == "from");
     let from = entry.and_then(|(_, e)| from(e, source, sink));
     let tuned = value("tune").map(|e| (lora::read(e, sink), e.span));
@@ -383,7 +350,7 @@ pub fn read(
         Form::Vectors(vectors) => {
             for target in &mut vectors.targets {
                 let loss = also.get(&target.output).unwrap_or(&loss);
-                target.events = *loss == Loss::Bce;
+                target.events = loss.is_of_events();
             }
             vectors.flow = objective.times().map(flow);
         }
@@ -421,7 +388,7 @@ pub fn read(
         spectral,
     };
     let named = Named {
-        tokenizer: trained_on.tokenized(),
+        tokenizer: trained_on.tokenizer().and_then(NamedTokenizer::file),
         data: value("data").map(|e| e.span),
         from,
         tune: value("tune").map(|e| e.span),

@@ -4,7 +4,7 @@ use crate::common::{self, Cases, Outcome, compile_text};
 use crate::layers::in_pieces;
 use odec_graph::{Tensor, run};
 use odec_program::Bindings;
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Masked};
 use std::collections::BTreeMap;
 
 const MODEL: &str = "field ffn = rmsnorm |> relu_mlp(hidden: 4)
@@ -89,7 +89,7 @@ fn a_separator_is_not_hidden() {
     let masked = ("loss   cross_entropy", "loss   masked(rate: 15%)");
     let kept = |outcome: &Outcome| match outcome.built().train.as_ref().expect("a train block").loss
     {
-        Loss::Masked { token, kept, .. } => (token, kept),
+        Loss::Masked(Masked { token, kept, .. }) => (token, kept),
         other => panic!("{other:?}"),
     };
     let causal = ("heads: 2, causal", "heads: 2");

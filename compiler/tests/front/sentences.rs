@@ -3,7 +3,7 @@
 use crate::common::{self, Cases, Outcome, compile_text};
 use odec_graph::{OpKind, TensorType};
 use odec_program::Dim;
-use odec_program::manifest::{Form, Loss, Sentences, Tokenizer};
+use odec_program::manifest::{Form, Loss, Masked, Sentences, Tokenizer};
 
 const MODEL: &str = "field ffn = rmsnorm |> relu_mlp(hidden: 4)
 field att = rmsnorm |> attention(heads: 2)
@@ -48,11 +48,11 @@ fn runs_are_told_what_ends_a_sentence_and_which_output_is_told_the_class() {
     assert_eq!(train.data.form, Form::Sentences(told));
     assert_eq!(train.data.files, ["a.txt", "b.jsonl"]);
     assert_eq!(train.data.held_out_percent, 20);
-    let masked = Loss::Masked {
+    let masked = Loss::Masked(Masked {
         rate: 0.15,
         token: 256,
         kept: Some(7),
-    };
+    });
     assert_eq!((train.loss, train.also["follows"]), (masked, Loss::Class));
     // One class of each row beside a token at each place.
     let mut compared: Vec<(String, TensorType)> = Vec::new();

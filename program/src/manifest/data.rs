@@ -251,6 +251,30 @@ pub enum Times {
 }
 
 impl Form {
+    /// Whether it is one sequence of tokens, of which a row is any part. So a run reads texts and token files in each other's place.
+    pub fn is_corpus(&self) -> bool {
+        match self {
+            Form::Text { .. } | Form::Tokens => true,
+            Form::Sentences(_)
+            | Form::Images(_)
+            | Form::Vectors(_)
+            | Form::Pairs(_)
+            | Form::Labelled(_) => false,
+        }
+    }
+
+    /// Whether its rows are texts of several lengths, which are filled up.
+    pub fn is_padded(&self) -> bool {
+        match self {
+            Form::Pairs(_) | Form::Labelled(_) => true,
+            Form::Text { .. }
+            | Form::Tokens
+            | Form::Sentences(_)
+            | Form::Images(_)
+            | Form::Vectors(_) => false,
+        }
+    }
+
     /// What makes tokens of it, if it is text.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {

@@ -7,8 +7,8 @@ use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
 use odec_program::manifest::{
-    Flow, Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Times, Train, Tune,
-    Vectors, Waves,
+    Flow, Form, Images, Init, Manifest, Masked, Memory, Pairs, StepCount, Table, Times, Train,
+    Tune, Vectors, Waves,
 };
 use odec_program::{Dim, EntryId};
 
@@ -118,7 +118,7 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     }
     if let Some(tokens) = t.tokens {
         within(&place("tokens"), tokens, t.accumulate, MOST_SEQUENCES)?;
-        if !matches!(t.data.form, Form::Pairs(_) | Form::Labelled(_)) {
+        if !t.data.form.is_padded() {
             let what = "these are no texts whose batches may be of tokens";
             return invalid(place("tokens"), what);
         }
@@ -224,16 +224,11 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     {
         return invalid(place("loss"), format!("no output is called `{label}`"));
     }
-    match t.loss {
-        Loss::Masked { rate, token, kept } => {
-            share(&place("rate of hidden tokens"), rate)?;
-            within(&place("mask token"), token, 0, m.model.vocab - 1)?;
-            if let Some(kept) = kept {
-                within(&place("separator"), kept, 0, m.model.vocab - 1)?;
-            }
-        }
-        Loss::Pairs { padding } => within(&place("padding"), padding, 0, m.model.vocab - 1)?,
-        Loss::Next | Loss::Class | Loss::Mse | Loss::Bce | Loss::Velocity => {}
+    if let Some(Masked { rate, .. }) = t.loss.masks() {
+        share(&place("rate of hidden tokens"), rate)?;
+    }
+    for (what, token) in t.loss.special() {
+        within(&place(what), token, 0, m.model.vocab - 1)?;
     }
     Ok(())
 }

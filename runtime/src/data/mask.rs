@@ -5,7 +5,7 @@
 //! loss over hidden tokens to the program.
 
 use crate::data::dataset::{Batch, Numbers};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Masked};
 use odec_program::names::{TARGETS, TOKENS};
 use odec_program::rng::Stream;
 
@@ -21,7 +21,7 @@ pub fn held_out() -> Stream {
 
 /// Prepares a batch for a loss; `first` is the number of its first window.
 pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
-    let Loss::Masked { rate, token, kept } = loss else {
+    let Some(Masked { rate, token, kept }) = loss.masks() else {
         return;
     };
     let all = batch.whole(TOKENS).to_vec();
@@ -64,11 +64,11 @@ mod tests {
         Batch::of_tokens(40, 100, (0..4000).map(|i| i % 256).collect(), targets)
     }
 
-    const LOSS: Loss = Loss::Masked {
+    const LOSS: Loss = Loss::Masked(Masked {
         rate: 0.15,
         token: 256,
         kept: None,
-    };
+    });
 
     #[test]
     fn hidden_tokens_are_the_targets_and_the_others_stay() {
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn every_window_hides_a_token() {
         let mut b = batch();
-        let rare = Loss::Masked {
+        let rare = Loss::Masked(Masked {
             rate: 1e-9,
             token: 256,
             kept: None,
-        };
+        });
         prepare(&mut b, rare, &held_out(), 0);
         assert_eq!(b.predicted, 40);
         for row in b.whole(TOKENS).chunks(100) {
@@ -112,10 +112,12 @@ mod tests {
 
     #[test]
     fn separators_are_not_hidden() {
-        let kept = |rate| Loss::Masked {
-            rate,
-            token: 256,
-            kept: Some(10),
+        let kept = |rate| {
+            Loss::Masked(Masked {
+                rate,
+                token: 256,
+                kept: Some(10),
+            })
         };
         let (mut b, before) = (batch(), batch());
         prepare(&mut b, kept(0.9), &training(3), 7);

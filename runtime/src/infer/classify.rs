@@ -8,7 +8,7 @@ use crate::data::images;
 use crate::data::tokenizer::{Tokenizer, TokenizerError};
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::evaluate::window;
-use odec_program::manifest::{Form, Images, Labelled, Loss};
+use odec_program::manifest::{Form, Images, Labelled, Predicts};
 use odec_program::{Bindings, EntryId, names};
 use std::path::PathBuf;
 
@@ -23,9 +23,9 @@ impl Classified {
     /// That of a model; `None` where it classifies neither texts nor images.
     pub fn of(x: &Executor) -> Option<Classified> {
         let train = x.manifest().train.as_ref()?;
-        match (train.loss, &train.data.form) {
-            (Loss::Class, Form::Labelled(form)) => Some(Classified::Texts(form.clone())),
-            (Loss::Class, Form::Images(form)) => Some(Classified::Images(form.clone())),
+        match (train.loss.predicts(), &train.data.form) {
+            (Predicts::Class, Form::Labelled(form)) => Some(Classified::Texts(form.clone())),
+            (Predicts::Class, Form::Images(form)) => Some(Classified::Images(form.clone())),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use crate::data::dataset::{Batch, Count, Dataset};
 use crate::data::{DataError, mask};
 use crate::executor::{Executor, RunError};
 use crate::infer::confusion::{Confusion, largest};
-use odec_program::manifest::{Form, Loss, Manifest, Train};
+use odec_program::manifest::{Form, Loss, Manifest, Predicts, Train};
 use odec_program::{Bindings, EntryId, ResultId, names};
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 pub struct Evaluation {
     /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer), or per image; or what is made small of numbers.
     pub loss: f64,
-    /// What was computed.
-    pub measure: Measure,
+    /// What `loss` is called, as of [`Train::measured`].
+    pub measure: Option<&'static str>,
     /// Of several outputs what each adds to the loss, by name, without its coefficient.
     pub terms: BTreeMap<String, f64>,
     /// What was predicted: tokens, all but the first or those that were hidden; images; or sequences.
@@ -37,44 +37,6 @@ impl Evaluation {
     }
 }
 
-/// What a loss is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// A negative log-likelihood in nats.
-    Nats,
-    /// A mean square.
-    Mse,
-    /// Nats for each event.
-    Bce,
-    /// A mean square between velocities.
-    Velocity,
-    /// A sum over several outputs, as the loss weighs them.
-    Sum,
-}
-
-impl Measure {
-    pub fn of(train: &Train) -> Measure {
-        match train.loss {
-            _ if !train.also.is_empty() => Measure::Sum,
-            Loss::Next | Loss::Masked { .. } | Loss::Class | Loss::Pairs { .. } => Measure::Nats,
-            Loss::Mse => Measure::Mse,
-            Loss::Bce => Measure::Bce,
-            Loss::Velocity => Measure::Velocity,
-        }
-    }
-
-    /// What losses of it are called, where they are none of the usual.
-    pub fn name(self) -> Option<&'static str> {
-        match self {
-            Measure::Nats => None,
-            Measure::Mse => Some("mse"),
-            Measure::Bce => Some("bce"),
-            Measure::Velocity => Some("velocity"),
-            Measure::Sum => Some("loss"),
-        }
-    }
-}
-
 /// An output that tells classes: its label, and how many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
@@ -88,7 +50,7 @@ impl Classes {
     /// Those of a model, of its first output that has some.
     pub fn of(m: &Manifest) -> Option<Classes> {
         let train = m.train.as_ref()?;
-        if train.loss == Loss::Class {
+        if train.loss.predicts() == Predicts::Class {
             let names = match &train.data.form {
                 Form::Labelled(l) => l.names.clone(),
                 _ => Vec::new(),
@@ -100,7 +62,7 @@ impl Classes {
             });
         }
         let mut also = train.also.iter();
-        let (label, _) = also.find(|(_, loss)| **loss == Loss::Class)?;
+        let (label, _) = also.find(|(_, loss)| loss.predicts() == Predicts::Class)?;
         Some(Classes {
             output: label.clone(),
             count: *m.model.also.get(label)?,
@@ -159,8 +121,8 @@ pub fn judge(
 ) -> Result<(Evaluation, Option<Confusion>), EvaluateError> {
     let (rows, columns) = (x.manifest().program.maxima.longest().batch, window(x));
     let train = x.manifest().train.as_ref();
-    let loss = train.map_or(Loss::Next, |t| t.loss);
-    let measure = train.map_or(Measure::Nats, Measure::of);
+    let loss = train.map_or(Loss::default(), |t| t.loss);
+    let measure = train.and_then(Train::measured);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut predicted) = (0.0, 0);
     let classes = Classes::of(x.manifest());

@@ -10,7 +10,7 @@ use crate::infer::evaluate::window;
 use crate::parameters::checkpoint::{self, CheckpointError, Tensor};
 use crate::system::output::{self, OutputError};
 use crate::system::shown::Shown;
-use odec_program::manifest::{Loss, StepCount, depth};
+use odec_program::manifest::{Counted, Loss, StepCount, depth};
 use odec_program::{Bindings, DType, Dim, EntryId, Io, ResultId, names, noise};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;
@@ -171,14 +171,14 @@ pub fn sensible(
     depths: &[StepCount],
 ) -> Result<(), ExecError> {
     let path = path.shown();
-    match loss {
-        Some(Loss::Masked { token, .. }) if name == names::TOKENS => {
+    match loss.map(Loss::counted) {
+        Some(Counted::Hidden(token)) if name == names::TOKENS => {
             let hidden = |t: &i32| u64::try_from(*t).is_ok_and(|t| t == token);
             if !given.iter().any(hidden) {
                 return Err(ExecError::NothingHidden { path, token });
             }
         }
-        Some(Loss::Pairs { padding }) if name == names::TARGETS => {
+        Some(Counted::Except(padding)) if name == names::TARGETS => {
             let filled = |t: &i32| u64::try_from(*t).is_ok_and(|t| t == padding);
             if given.iter().all(filled) {
                 return Err(ExecError::NothingPredicted { path, padding });

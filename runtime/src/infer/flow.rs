@@ -16,7 +16,7 @@ use crate::data::written::{Elements, npz};
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::confusion::largest;
 use crate::infer::evaluate::window;
-use odec_program::manifest::{Flow, Form, Images, Loss, Vectors};
+use odec_program::manifest::{Flow, Form, Images, Predicts, Vectors};
 use odec_program::rng::Stream;
 use odec_program::{Bindings, EntryId, names};
 use std::io;
@@ -335,7 +335,7 @@ pub fn classified(
 ) -> Result<Vec<Option<usize>>, FlowError> {
     let train = x.manifest().train.as_ref();
     let reads = train
-        .filter(|t| t.loss == Loss::Class)
+        .filter(|t| t.loss.predicts() == Predicts::Class)
         .and_then(|t| Drawn::of(&t.data.form))
         .filter(|reads| reads.many() == drawn.many())
         .ok_or(FlowError::NoClassifier { of: drawn.many() })?;

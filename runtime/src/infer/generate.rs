@@ -57,30 +57,12 @@ pub enum GenerateError {
         "this model reads later tokens, so it cannot generate text; `odec check` of its file names the part that does, and what to write"
     )]
     LooksAhead,
-    #[error(
-        "this model fills in masked tokens and was not trained to continue a text; `odec eval` measures its loss"
-    )]
-    Masked,
+    #[error("{0}")]
+    TrainedOtherwise(&'static str),
     #[error(
         "this model's step sizes depend on the errors of the whole text, so it cannot generate token by token; `odec eval` measures its loss"
     )]
     Adaptive,
-    #[error(
-        "this model tells the classes of images, so there is nothing to generate; `odec eval` measures how many it tells right"
-    )]
-    Classes,
-    #[error(
-        "this model gives numbers, so there is nothing to generate; `odec eval` measures how far off they are"
-    )]
-    Numbers,
-    #[error(
-        "this model draws images or vectors, and does not continue a text; name a file for them: -o samples.png of images, -o samples.npz of vectors"
-    )]
-    Flow,
-    #[error(
-        "this model makes one text of another, and does not continue one; `odec translate` gives it texts"
-    )]
-    Pairs,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -286,19 +268,13 @@ impl<'t> Growing<'t> {
 /// # Errors
 /// When it was made for something else, in words.
 pub fn can_generate(x: &Executor) -> Result<(), GenerateError> {
-    match x.manifest().train.as_ref().map(|t| t.loss) {
-        Some(Loss::Masked { .. }) => return Err(GenerateError::Masked),
-        Some(Loss::Class) => return Err(GenerateError::Classes),
-        Some(Loss::Velocity) => return Err(GenerateError::Flow),
-        Some(Loss::Mse | Loss::Bce) => return Err(GenerateError::Numbers),
-        Some(Loss::Pairs { .. }) => return Err(GenerateError::Pairs),
-        Some(Loss::Next) | None => {}
-    }
-    if x.has_input(EntryId::Forward, names::PATCHES) {
-        return Err(GenerateError::Classes);
-    }
-    if x.has_input(EntryId::Forward, names::VECTORS) {
-        return Err(GenerateError::Numbers);
+    let trained = x.manifest().train.as_ref().map(|t| t.loss);
+    // Without a train block the input says what the model is for.
+    let of = |input, loss| x.has_input(EntryId::Forward, input).then_some(loss);
+    let images = of(names::PATCHES, Loss::Class);
+    let vectors = of(names::VECTORS, Loss::Mse);
+    for loss in [trained, images, vectors].into_iter().flatten() {
+        loss.continues().map_err(GenerateError::TrainedOtherwise)?;
     }
     let adaptive = |d: &StepCount| matches!(d, StepCount::Adaptive { .. });
     if x.manifest().depths.iter().any(adaptive) {

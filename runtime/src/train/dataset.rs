@@ -13,7 +13,7 @@ use crate::system::owned::{CHECKPOINT, MODEL, TOKENIZER};
 use crate::system::progress::Show;
 use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
-use odec_program::manifest::{Data, Form};
+use odec_program::manifest::Data;
 use std::path::{Path, PathBuf};
 
 /// Beside the run: token files made from texts.
@@ -116,17 +116,7 @@ pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainEr
 fn same_form(a: &Artifact, data: &Data, run: &Path) -> Result<(), TrainError> {
     let train = a.manifest().train.as_ref();
     let compiled = train.map_or(&data.form, |t| &t.data.form);
-    let has_sizes = |form: &Form| {
-        matches!(
-            form,
-            Form::Images(_)
-                | Form::Vectors(_)
-                | Form::Sentences(_)
-                | Form::Pairs(_)
-                | Form::Labelled(_)
-        )
-    };
-    if data.form == *compiled || !has_sizes(&data.form) && !has_sizes(compiled) {
+    if data.form == *compiled || data.form.is_corpus() && compiled.is_corpus() {
         return Ok(());
     }
     Err(TrainError::Checkpoint(CheckpointError::Damaged {

@@ -12,7 +12,7 @@ use crate::data::dataset::Dataset;
 use crate::data::tokenizer::Tokenizer;
 use crate::device::Device;
 use crate::executor::Executor;
-use crate::infer::evaluate::{EvaluateError, Evaluation, Measure, evaluate, window};
+use crate::infer::evaluate::{EvaluateError, Evaluation, evaluate, window};
 use crate::parameters::checkpoint::{self, Checkpoint, CheckpointError, Progress, Weights};
 use crate::parameters::import::Init;
 use crate::system::files;
@@ -207,7 +207,7 @@ impl Run {
         let held_out = metrics.records().iter().rev().find_map(|r| match r {
             Record::HeldOut(h) => Some(Evaluation {
                 loss: h.held_out_loss,
-                measure: Measure::of(&train),
+                measure: train.measured(),
                 terms: h.terms.clone(),
                 reports: h.reports.clone(),
                 of: h.of,
@@ -492,7 +492,7 @@ impl Run {
     pub fn curve(&self) -> Curve {
         let train = self.x.manifest().train.as_ref();
         Curve {
-            of_numbers: train.is_some_and(|t| Measure::of(t).name().is_some()),
+            of_numbers: train.is_some_and(|t| t.measured().is_some()),
             ..Curve::of(&self.x.manifest().name, self.metrics.records())
         }
     }

@@ -4,7 +4,7 @@
 //! warning at most. Leaves diverging runs, whose numbers are not finite, to [`mod@crate::train::step`].
 
 use crate::train::metrics::Step;
-use odec_program::manifest::{Loss, Manifest};
+use odec_program::manifest::Manifest;
 
 /// Steps one after the other whose gradient is exactly zero.
 const ZERO: u64 = 3;
@@ -28,12 +28,8 @@ pub(crate) struct Stall {
 impl Stall {
     pub fn new(m: &Manifest) -> Stall {
         let warmup = m.train.as_ref().map_or(0, |t| t.schedule.warmup());
-        let several = m.train.as_ref().is_some_and(|t| !t.also.is_empty());
-        let vocabulary = match m.train.as_ref().map(|t| t.loss) {
-            _ if several => 0,
-            Some(Loss::Mse | Loss::Bce | Loss::Velocity) => 0,
-            _ => m.model.vocab,
-        };
+        let in_nats = m.train.as_ref().is_none_or(|t| t.measured().is_none());
+        let vocabulary = if in_nats { m.model.vocab } else { 0 };
         Stall {
             vocabulary,
             warmup,

@@ -1,11 +1,12 @@
 //! `bce`: the negative log-likelihood of events, each of which happens or not.
 
-use super::OF;
 use super::numbers::{Comparison, OfNumbers};
+use super::{Asked, OF};
 use crate::arguments::Argument;
 use crate::part::{About, Example, PartReading};
+use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, nn};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Times};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Events;
@@ -27,10 +28,17 @@ impl Comparison for Events {
         text: "loss bce",
         meaning: "numbers say how likely events are",
     }];
-    const LOSS: Loss = Loss::Bce;
 
     fn read(_: &mut PartReading) -> Option<Self> {
         Some(Events)
+    }
+
+    fn loss(&self, _: &Asked, _: &mut Vec<Diagnostic>) -> Option<Loss> {
+        Some(Loss::Bce)
+    }
+
+    fn times(&self) -> Option<Times> {
+        None
     }
 
     fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult {

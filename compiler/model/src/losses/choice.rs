@@ -3,14 +3,13 @@
 //!
 //! Leaves scores and choices to `model/routed.rs`.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
+use super::{Along, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Training, no_effect, sum};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice;
@@ -30,7 +29,7 @@ impl LossTerm for Choice {
         text: "loss cross_entropy + 1/1000*choice",
         meaning: "for steps with `capacity: [1, 1/2]`",
     }];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const COMPARES: Option<Compared> = None;
     const IS_OF_WEIGHTS: bool = false;
 
@@ -38,7 +37,7 @@ impl LossTerm for Choice {
         Some(Choice)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
+    fn asks(&self) -> Option<&dyn Asks> {
         None
     }
 

@@ -1,13 +1,13 @@
 //! `cross_entropy`: the negative log-likelihood of the next token, or of the class.
 
-use super::{Along, Compared, LossTerm, OF, Predicted, StepTaken, Training};
+use super::{Along, Asked, Asks, Compared, LossTerm, OF, Predicted, Rows, StepTaken, Training};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Times};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrossEntropy;
@@ -33,7 +33,7 @@ impl LossTerm for CrossEntropy {
             meaning: "beside tokens, what an output `output follows: classes(2)` says",
         },
     ];
-    const IS_PLAIN: bool = true;
+    const PLAIN: Option<Rows> = Some(rows);
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Logits);
 
@@ -41,8 +41,8 @@ impl LossTerm for CrossEntropy {
         Some(CrossEntropy)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
-        Some(Loss::Next)
+    fn asks(&self) -> Option<&dyn Asks> {
+        Some(self)
     }
 
     fn definition(&self) -> String {
@@ -66,7 +66,21 @@ impl LossTerm for CrossEntropy {
         b: &mut Builder,
         of: &Predicted,
     ) -> Result<Value, BuildError> {
-        let (softmax, targets) = of.logits()?;
-        Ok(softmax.cross_entropy(b, targets)?)
+        rows(b, of)
     }
+}
+
+impl Asks for CrossEntropy {
+    fn loss(&self, of: &Asked, _: &mut Vec<Diagnostic>) -> Option<Loss> {
+        Some(of.given)
+    }
+
+    fn times(&self) -> Option<Times> {
+        None
+    }
+}
+
+pub(super) fn rows(b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> {
+    let (softmax, targets) = of.logits()?;
+    Ok(softmax.cross_entropy(b, targets)?)
 }

@@ -2,14 +2,13 @@
 //!
 //! Leaves which weights these are, and their sum in the graph, to `model/drift.rs`.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect};
+use super::{Along, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Training, incompatible, no_effect};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drift;
@@ -29,7 +28,7 @@ impl LossTerm for Drift {
         text: "loss cross_entropy + 1e-3*drift",
         meaning: "prefers layers that resemble their neighbours",
     }];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const IS_OF_WEIGHTS: bool = true;
     const COMPARES: Option<Compared> = None;
 
@@ -37,7 +36,7 @@ impl LossTerm for Drift {
         Some(Drift)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
+    fn asks(&self) -> Option<&dyn Asks> {
         None
     }
 

@@ -5,7 +5,7 @@
 //! central difference, for attention has no second derivative here: the step of each token is 1/64 of its size s, and its result
 //! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, part_of, sum};
+use super::{Along, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Training, no_effect, part_of, sum};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
@@ -15,7 +15,6 @@ use odec_graph::ops::{Broadcast, Constant, Dropout, Mul, Rsqrt, Shift, SumCols};
 use odec_graph::replay::replay;
 use odec_graph::{Builder, Value};
 use odec_graph::{Exact, Solution, TypeError, nn};
-use odec_program::manifest::Loss;
 
 /// The step of a central difference, as a part of a token's size.
 const STEP: (i64, i64) = (1, 64);
@@ -38,7 +37,7 @@ impl LossTerm for Jacobian {
         text: "loss cross_entropy + 1/2*jacobian",
         meaning: "keeps the equation well-behaved",
     }];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
@@ -46,7 +45,7 @@ impl LossTerm for Jacobian {
         Some(Jacobian)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
+    fn asks(&self) -> Option<&dyn Asks> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! `kinetic`: how fast states move, for each token.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, part_of, sum};
+use super::{Along, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Training, incompatible, part_of, sum};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
@@ -9,7 +9,6 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{Mul, Recip, SumCols};
 use odec_graph::{Builder, Value};
 use odec_graph::{Exact, nn};
-use odec_program::manifest::Loss;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinetic;
@@ -29,7 +28,7 @@ impl LossTerm for Kinetic {
         text: "loss cross_entropy + 1e-4*kinetic",
         meaning: "prefers states that move little",
     }];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
@@ -37,7 +36,7 @@ impl LossTerm for Kinetic {
         Some(Kinetic)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
+    fn asks(&self) -> Option<&dyn Asks> {
         None
     }
 

@@ -2,14 +2,13 @@
 //!
 //! Leaves what a router chose, and the sum in the graph, to `model/balance.rs`.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect, sum};
+use super::{Along, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Training, incompatible, no_effect, sum};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalance;
@@ -29,7 +28,7 @@ impl LossTerm for LoadBalance {
         text: "loss cross_entropy + 1/100*load_balance",
         meaning: "with the coefficient of the paper",
     }];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
@@ -37,7 +36,7 @@ impl LossTerm for LoadBalance {
         Some(LoadBalance)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
+    fn asks(&self) -> Option<&dyn Asks> {
         None
     }
 

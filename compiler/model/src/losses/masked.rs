@@ -1,14 +1,18 @@
 //! `masked(rate: 15%)`: cross-entropy of masked tokens.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
+use super::{
+    Along, Asked, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Training, cross_entropy,
+    incompatible,
+};
 use crate::arguments::{Argument, Silent};
+use crate::codes;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::bounds::Bounds;
-use odec_program::manifest::Loss;
+use odec_program::manifest::{self, Loss, Predicts, Times};
 
 const RATE: Argument = Argument::number(
     "rate",
@@ -38,7 +42,7 @@ impl LossTerm for Masked {
         text: "loss masked(rate: 15%)",
         meaning: "hides as many tokens as BERT does",
     }];
-    const IS_PLAIN: bool = true;
+    const PLAIN: Option<Rows> = Some(cross_entropy::rows);
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Logits);
 
@@ -46,12 +50,8 @@ impl LossTerm for Masked {
         r.needed_number(&RATE).map(|rate| Masked { rate })
     }
 
-    fn asks(&self, vocab: u64) -> Option<Loss> {
-        Some(Loss::Masked {
-            rate: self.rate,
-            token: vocab.saturating_sub(1),
-            kept: None,
-        })
+    fn asks(&self) -> Option<&dyn Asks> {
+        Some(self)
     }
 
     fn definition(&self) -> String {
@@ -75,7 +75,45 @@ impl LossTerm for Masked {
         b: &mut Builder,
         of: &Predicted,
     ) -> Result<Value, BuildError> {
-        let (softmax, targets) = of.logits()?;
-        Ok(softmax.cross_entropy(b, targets)?)
+        cross_entropy::rows(b, of)
+    }
+}
+
+impl Asks for Masked {
+    fn loss(&self, of: &Asked, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        let why = match (of.given.predicts(), of.given.translates()) {
+            (Predicts::Class, _) => Some("this model says a class"),
+            (_, true) => Some("this model makes a second text of a first one"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            let message = format!("`{}` asks for tokens that are hidden", Self::NAME);
+            sink.push(incompatible(of.term, &message).label(why).help("write `cross_entropy`"));
+            return None;
+        }
+        let vocab = of.input.vocab().unwrap_or(u64::MAX);
+        let token = vocab.saturating_sub(1);
+        if of.separator == Some(token) {
+            let message = format!("token {token} hides others, and it ends segments");
+            let help = "the last kind of token is the mask; give `segments` another separator";
+            sink.push(incompatible(of.all, &message).help(help));
+        }
+        if of.kinds == Some(vocab) {
+            let message = "bytes are all kinds of tokens that the model knows: none is left to hide others behind";
+            let d = Diagnostic::error(codes::VOCABULARY_MISMATCH, of.all, message);
+            sink.push(d.help(format!(
+                "write `input tokens(vocab: {}, …)`: the last kind is the mask",
+                vocab + 1
+            )));
+        }
+        Some(Loss::Masked(manifest::Masked {
+            rate: self.rate,
+            token,
+            kept: of.separator,
+        }))
+    }
+
+    fn times(&self) -> Option<Times> {
+        None
     }
 }

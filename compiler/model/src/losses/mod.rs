@@ -1,20 +1,22 @@
 //! The trait of loss terms, and their list.
 //!
 //! A term is one file and one line in the list. The trait has no default methods: a missing rule does not compile. A term is read by what it
-//! declares, as other parts are (`part.rs`), and so is its page (`odec help z_loss`). Leaves sums of terms to `loss.rs`, what the graph collects
-//! for them step by step to `terms.rs`.
+//! declares, as other parts are (`part.rs`), and so is its page (`odec help z_loss`). One that says what is to be predicted ([`Asks`]) gives a `Loss`
+//! of the manifest; a kind that there is not yet is a variant in `program/src/manifest/loss.rs`, which answers all that is asked of it. Leaves sums of
+//! terms to `loss.rs`, what the graph collects for them step by step to `terms.rs`.
 
 use crate::arguments::Argument;
 use crate::codes;
 use crate::error::BuildError;
+use crate::inputs::Input;
 use crate::part::{About, Declaration, Example, Listed, PartReading, Place};
 use crate::scheme::args::Args;
 use crate::scheme::scalar::{name_of, unknown_option};
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, Exact, Solution, TypeError, Value, nn};
-use odec_program::manifest::Loss;
+use odec_graph::{Builder, Exact, Solution, TensorType, TypeError, Value, nn};
+use odec_program::manifest::{Loss, Times};
 use std::fmt::Debug;
 
 /// A summand of a loss.
@@ -26,8 +28,8 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     const ARGUMENTS: &'static [Argument];
     /// Whole lines of a train block, each of which is read by a test.
     const EXAMPLES: &'static [Example];
-    /// Whether evaluation computes the same, if it is the only term.
-    const IS_PLAIN: bool;
+    /// Its rows, where evaluation computes the same if it is the only term.
+    const PLAIN: Option<Rows>;
     /// Whether it is one number, and not one for each token.
     const IS_OF_WEIGHTS: bool;
 
@@ -36,9 +38,8 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
 
     /// Reads its arguments but [`OF`].
     fn read(r: &mut PartReading) -> Option<Self>;
-    /// What is to be predicted, if it asks for that: the targets of the output ([`Loss::Next`]), tokens that are hidden, or numbers. Of `vocab`
-    /// kinds of tokens the last one is the mask. Terms that do not ask are added to one that does.
-    fn asks(&self, vocab: u64) -> Option<Loss>;
+    /// What says what is to be predicted, if it does. Terms that do not are added to one that does.
+    fn asks(&self) -> Option<&dyn Asks>;
     /// What it is, for each token unless it is of weights alone.
     fn definition(&self) -> String;
     /// Says which evolves it has no meaning for.
@@ -58,6 +59,36 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
         predicted: &Predicted,
     ) -> Result<Value, BuildError>;
 }
+
+/// A term that says what is to be predicted.
+pub trait Asks {
+    /// That; says where the model or its data do not fit.
+    fn loss(&self, of: &Asked, sink: &mut Vec<Diagnostic>) -> Option<Loss>;
+    /// The law of times, where the model reads points between noise and data.
+    fn times(&self) -> Option<Times>;
+}
+
+/// What is known of the output that a term compares.
+pub struct Asked<'m> {
+    /// What it is trained for where the term says nothing else.
+    pub given: Loss,
+    /// What it is compared with.
+    pub targets: TensorType,
+    /// What the model reads,
+    pub input: &'m dyn Input,
+    /// the token that ends segments of that,
+    pub separator: Option<u64>,
+    /// and whether it reads times beside that.
+    pub reads_time: bool,
+    /// How many kinds of tokens the data gives, where that is known.
+    pub kinds: Option<u64>,
+    /// The term, and the whole loss.
+    pub term: Span,
+    pub all: Span,
+}
+
+/// What a term is for each row of a result.
+pub type Rows = fn(&mut Builder, &Predicted) -> Result<Value, BuildError>;
 
 /// What terms ask of an evolve.
 pub trait Along {
@@ -148,15 +179,12 @@ impl Predicted {
         }
     }
 
-    /// What evaluation computes, for each row: of numbers, the mean square of what is off, unless they say how likely something is.
+    /// What evaluation computes, for each row.
     pub(super) fn plain(&self, b: &mut Builder, loss: Loss) -> Result<Value, BuildError> {
-        Ok(match (self, loss) {
-            (Predicted::Logits { softmax, targets }, _) => softmax.cross_entropy(b, *targets)?,
-            (Predicted::Numbers { values, targets }, Loss::Bce) => {
-                nn::binary_cross_entropy(b, *values, *targets)?
-            }
-            (Predicted::Numbers { values, targets }, _) => nn::squared_error(b, *values, *targets)?,
-        })
+        let measured = loss.measured();
+        let found = PLAIN.iter().find(|(name, _)| *name == measured);
+        let rows = found.and_then(|(_, rows)| *rows);
+        rows.ok_or_else(|| BuildError::Missing(format!("what `{measured}` measures")))?(b, self)
     }
 }
 
@@ -193,14 +221,12 @@ const OF: Argument = Argument::label(
 /// A term as it is written.
 pub(super) struct Written {
     pub term: Term,
-    /// What it asks for, if it does.
-    pub asks: Option<Loss>,
     /// The label of the output that it compares, `mse(of: place)`; that without a label.
     pub of: Option<Ident>,
 }
 
 /// Reads a term.
-pub(super) fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Written> {
+pub(super) fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Written> {
     let Some(args) = Args::of(e) else {
         let d = Diagnostic::error(
             codes::UNKNOWN_OPTION,
@@ -217,8 +243,7 @@ pub(super) fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<W
     };
     let found = listed.read(args, sink);
     let (term, of) = found.filter(|_| sink.len() == before)?;
-    let asks = term.asks(vocab);
-    Some(Written { term, asks, of })
+    Some(Written { term, of })
 }
 
 /// A term, and the label of the output that it compares, if one is said.
@@ -268,9 +293,9 @@ macro_rules! terms {
 
         impl Term {
             pub fn name(&self) -> &'static str { match self { $(Term::$ty(_) => <$ty as LossTerm>::NAME),* } }
-            pub fn asks(&self, vocab: u64) -> Option<Loss> { match self { $(Term::$ty(t) => t.asks(vocab)),* } }
+            pub fn asks(&self) -> Option<&dyn Asks> { match self { $(Term::$ty(t) => t.asks()),* } }
             pub fn compares(&self) -> Option<Compared> { match self { $(Term::$ty(_) => <$ty as LossTerm>::COMPARES),* } }
-            pub fn is_plain(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_PLAIN),* } }
+            pub fn is_plain(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::PLAIN.is_some()),* } }
             pub fn is_of_weights(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_OF_WEIGHTS),* } }
             pub fn definition(&self) -> String { match self { $(Term::$ty(t) => t.definition()),* } }
             pub fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) { match self { $(Term::$ty(t) => t.fit(span, evolves, sink)),* } }
@@ -280,6 +305,9 @@ macro_rules! terms {
 
         /// The names of all terms.
         pub const NAMES: &[&str] = &[$(<$ty as LossTerm>::NAME),*];
+
+        /// What evaluation computes by each of them.
+        const PLAIN: &[(&str, Option<Rows>)] = &[$((<$ty as LossTerm>::NAME, <$ty as LossTerm>::PLAIN)),*];
 
         /// All terms.
         pub static TERMS: Place<Found> = Place {

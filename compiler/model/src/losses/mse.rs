@@ -1,11 +1,12 @@
 //! `mse`: the mean square of what is off.
 
-use super::OF;
 use super::numbers::{Comparison, OfNumbers};
+use super::{Asked, OF};
 use crate::arguments::Argument;
 use crate::part::{About, Example, PartReading};
+use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, nn};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Times};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Square;
@@ -27,10 +28,17 @@ impl Comparison for Square {
         text: "loss mse",
         meaning: "compares numbers with those that `data vectors(…)` has",
     }];
-    const LOSS: Loss = Loss::Mse;
 
     fn read(_: &mut PartReading) -> Option<Self> {
         Some(Square)
+    }
+
+    fn loss(&self, _: &Asked, _: &mut Vec<Diagnostic>) -> Option<Loss> {
+        Some(Loss::Mse)
+    }
+
+    fn times(&self) -> Option<Times> {
+        None
     }
 
     fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult {

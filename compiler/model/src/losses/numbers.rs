@@ -1,13 +1,13 @@
 //! What terms share that compare numbers with given ones, row by row.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Term, Training};
+use super::{Along, Asked, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Term, Training};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Times};
 use std::fmt::Debug;
 
 /// How numbers are compared.
@@ -16,10 +16,13 @@ pub trait Comparison: Clone + Debug + PartialEq {
     const ABOUT: About;
     const ARGUMENTS: &'static [Argument];
     const EXAMPLES: &'static [Example];
-    const LOSS: Loss;
 
     /// Reads its arguments.
     fn read(r: &mut PartReading) -> Option<Self>;
+    /// As [`Asks::loss`].
+    fn loss(&self, of: &Asked, sink: &mut Vec<Diagnostic>) -> Option<Loss>;
+    /// As [`Asks::times`].
+    fn times(&self) -> Option<Times>;
     /// Of each row, the mean over columns.
     fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult;
 }
@@ -36,7 +39,7 @@ where
     const ABOUT: About = C::ABOUT;
     const ARGUMENTS: &'static [Argument] = C::ARGUMENTS;
     const EXAMPLES: &'static [Example] = C::EXAMPLES;
-    const IS_PLAIN: bool = true;
+    const PLAIN: Option<Rows> = Some(rows::<C>);
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Numbers);
 
@@ -44,8 +47,8 @@ where
         C::read(r).map(OfNumbers)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
-        Some(C::LOSS)
+    fn asks(&self) -> Option<&dyn Asks> {
+        Some(self)
     }
 
     fn definition(&self) -> String {
@@ -69,7 +72,21 @@ where
         b: &mut Builder,
         of: &Predicted,
     ) -> Result<Value, BuildError> {
-        let (values, targets) = of.numbers()?;
-        Ok(C::rows(b, values, targets)?)
+        rows::<C>(b, of)
     }
+}
+
+impl<C: Comparison> Asks for OfNumbers<C> {
+    fn loss(&self, of: &Asked, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        self.0.loss(of, sink)
+    }
+
+    fn times(&self) -> Option<Times> {
+        self.0.times()
+    }
+}
+
+fn rows<C: Comparison>(b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> {
+    let (values, targets) = of.numbers()?;
+    Ok(C::rows(b, values, targets)?)
 }

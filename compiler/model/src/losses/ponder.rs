@@ -1,13 +1,12 @@
 //! `ponder`: the number of steps of each token under `halting`.
 
-use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
+use super::{Along, Asks, Compared, LossTerm, Predicted, Rows, StepTaken, Training, no_effect, sum};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ponder;
@@ -27,7 +26,7 @@ impl LossTerm for Ponder {
         text: "loss cross_entropy + 1e-2*ponder",
         meaning: "prefers few steps",
     }];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = None;
 
@@ -35,7 +34,7 @@ impl LossTerm for Ponder {
         Some(Ponder)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
+    fn asks(&self) -> Option<&dyn Asks> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! `smooth(10%)`: cross-entropy with label smoothing.
 
-use super::{Along, Compared, LossTerm, OF, Predicted, StepTaken, Training};
+use super::{Along, Asked, Asks, Compared, LossTerm, OF, Predicted, Rows, StepTaken, Training};
 use crate::arguments::{Argument, Form, Silent};
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
@@ -9,7 +9,7 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_graph::{Builder, Value};
 use odec_program::bounds::Bounds;
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Times};
 
 const SHARE: Argument = Argument::unnamed(
     "share",
@@ -44,7 +44,7 @@ impl LossTerm for Smooth {
             meaning: "the same with the argument's name, and another term",
         },
     ];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Logits);
 
@@ -52,8 +52,8 @@ impl LossTerm for Smooth {
         r.share(&SHARE).map(|share| Smooth { share })
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
-        Some(Loss::Next)
+    fn asks(&self) -> Option<&dyn Asks> {
+        Some(self)
     }
 
     fn definition(&self) -> String {
@@ -80,5 +80,15 @@ impl LossTerm for Smooth {
     ) -> Result<Value, BuildError> {
         let (softmax, targets) = of.logits()?;
         Ok(softmax.smooth_cross_entropy(b, targets, &self.share)?)
+    }
+}
+
+impl Asks for Smooth {
+    fn loss(&self, of: &Asked, _: &mut Vec<Diagnostic>) -> Option<Loss> {
+        Some(of.given)
+    }
+
+    fn times(&self) -> Option<Times> {
+        None
     }
 }

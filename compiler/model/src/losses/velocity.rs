@@ -4,10 +4,12 @@
 //! x(t) and t. So the loss itself is that of `mse`, over the rows of the input.
 
 use super::numbers::{Comparison, OfNumbers};
+use super::{Asked, incompatible};
 use crate::arguments::{Argument, Called, Silent};
 use crate::part::{About, Example, PartReading};
-use odec_program::bounds::Bounds;
+use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, nn};
+use odec_program::bounds::Bounds;
 use odec_program::manifest::{Loss, Times};
 
 /// Largest magnitude of the mean, and largest deviation, of log(t / (1 − t)).
@@ -79,7 +81,6 @@ impl Comparison for OverTimes {
             meaning: "more of them near the noise",
         },
     ];
-    const LOSS: Loss = Loss::Velocity;
 
     fn read(r: &mut PartReading) -> Option<Self> {
         let times = r.call(&TIME, "this is no law of the time", |law, r| {
@@ -93,6 +94,43 @@ impl Comparison for OverTimes {
             })
         });
         times.map(|times| OverTimes { times })
+    }
+
+    /// Says why the result is no velocity of the input.
+    fn loss(&self, of: &Asked, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        let (moves, unit) = (of.input.value().ty, of.input.unit());
+        let (message, help) = if of.input.vocab().is_some() {
+            let what = format!(
+                "`velocity` moves from noise to images or vectors, and this model reads {}",
+                unit.many()
+            );
+            let inputs = "write `input patches(image: 28, patch: 4)` or `input vectors(width: 2, context: 1)`";
+            (what, inputs.to_string())
+        } else if !of.reads_time {
+            let what = "`velocity` depends on the time, which this model does not read".to_string();
+            (
+                what,
+                "write `embed linear(width: …), time_token, positions(learned)`".to_string(),
+            )
+        } else if of.targets != moves {
+            let what = format!(
+                "a velocity has {} numbers at each of the {}",
+                moves.cols(),
+                unit.many()
+            );
+            (
+                what,
+                format!("write `output … |> linear({})`", moves.cols()),
+            )
+        } else {
+            return Some(Loss::Velocity);
+        };
+        sink.push(incompatible(of.term, &message).help(help));
+        None
+    }
+
+    fn times(&self) -> Option<Times> {
+        Some(self.times)
     }
 
     fn rows(b: &mut Builder, values: Value, targets: Value) -> TypeResult {

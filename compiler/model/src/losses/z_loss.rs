@@ -1,13 +1,12 @@
 //! `z_loss`: keeps the sum of the exponentials of the logits near 1.
 
-use super::{Along, Compared, LossTerm, OF, Predicted, StepTaken, Training};
+use super::{Along, Asks, Compared, LossTerm, OF, Predicted, Rows, StepTaken, Training};
 use crate::arguments::Argument;
 use crate::error::BuildError;
 use crate::part::{About, Example, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZLoss;
@@ -25,7 +24,7 @@ impl LossTerm for ZLoss {
         text: "loss cross_entropy + 1e-4*z_loss",
         meaning: "with the coefficient of the paper",
     }];
-    const IS_PLAIN: bool = false;
+    const PLAIN: Option<Rows> = None;
     const IS_OF_WEIGHTS: bool = false;
     const COMPARES: Option<Compared> = Some(Compared::Logits);
 
@@ -33,7 +32,7 @@ impl LossTerm for ZLoss {
         Some(ZLoss)
     }
 
-    fn asks(&self, _: u64) -> Option<Loss> {
+    fn asks(&self) -> Option<&dyn Asks> {
         None
     }
 

@@ -9,7 +9,7 @@ use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TensorType, TypeResult, Value, nn, ops};
-use odec_program::manifest::Loss;
+use odec_program::manifest::Predicts;
 use odec_program::{Dim, ResultId, names};
 
 const CLASSES: Argument = Argument::unnamed(
@@ -97,8 +97,8 @@ impl Output for Classes {
         }
     }
 
-    fn asks(&self) -> Loss {
-        Loss::Class
+    fn says(&self) -> Predicts {
+        Predicts::Class
     }
 
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {

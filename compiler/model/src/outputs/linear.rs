@@ -10,7 +10,7 @@ use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, nn, ops};
 use odec_program::ResultId;
-use odec_program::manifest::Loss;
+use odec_program::manifest::Predicts;
 
 const COLUMNS: Argument = Argument::unnamed(
     "number",
@@ -109,8 +109,8 @@ impl Output for Linear {
         numbers::targets(self.of, self.columns(of))
     }
 
-    fn asks(&self) -> Loss {
-        Loss::Mse
+    fn says(&self) -> Predicts {
+        Predicts::Numbers
     }
 
     fn predicted(&self, _: &mut Builder, values: Value, targets: Value) -> TypeResult<Predicted> {

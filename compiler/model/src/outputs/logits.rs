@@ -8,7 +8,7 @@ use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TensorType, TypeResult, Value, nn, ops};
-use odec_program::manifest::Loss;
+use odec_program::manifest::Predicts;
 use odec_program::{Dim, ResultId, names};
 
 const TIED: Argument = Argument::flag("tied", "use the table of `embed learned(…)` for W");
@@ -98,8 +98,8 @@ impl Output for Logits {
         }
     }
 
-    fn asks(&self) -> Loss {
-        Loss::Next
+    fn says(&self) -> Predicts {
+        Predicts::Tokens
     }
 
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {

@@ -13,7 +13,7 @@ use crate::part::{Place, parts};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, ops};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Predicts};
 use odec_program::{ResultId, names};
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -32,8 +32,8 @@ pub trait Output: Debug {
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult;
     /// What the graphs of the loss are given beside the input.
     fn targets(&self, of: Sizes) -> ops::Input;
-    /// What these are, for runs; [`Loss::Mse`] of all that are numbers.
-    fn asks(&self) -> Loss;
+    /// What these are.
+    fn says(&self) -> Predicts;
     /// What terms of the loss compare.
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted>;
 }

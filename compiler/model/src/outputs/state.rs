@@ -9,7 +9,7 @@ use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, ops};
 use odec_program::ResultId;
-use odec_program::manifest::Loss;
+use odec_program::manifest::Predicts;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
@@ -66,8 +66,8 @@ impl Output for State {
         numbers::targets(self.of, of.width)
     }
 
-    fn asks(&self) -> Loss {
-        Loss::Mse
+    fn says(&self) -> Predicts {
+        Predicts::Numbers
     }
 
     fn predicted(&self, _: &mut Builder, values: Value, targets: Value) -> TypeResult<Predicted> {

@@ -1,6 +1,6 @@
 //! `images`: files of images with their classes.
 
-use super::{DataSource, Ends, Tokenized};
+use super::{DataSource, Ends, NamedTokenizer};
 use crate::arguments::{Argument, Silent};
 use crate::codes;
 use crate::layers::MAX_WIDTH;
@@ -8,7 +8,7 @@ use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use crate::scheme::args::Bounds;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{self, Data, Form, Loss};
+use odec_program::manifest::{self, Data, Form, Predicts};
 
 const FILES: Argument = Argument::paths("files", "images, one file after the other");
 const CLASSES: Argument = Argument::size("classes", "how many classes there are");
@@ -120,7 +120,7 @@ impl DataSource for Images {
         }
         let told = of.output.columns(of.sizes);
         // Where a model is told the time, it moves from noise to images.
-        let moves = of.told.time && of.output.asks() == Loss::Mse;
+        let moves = of.told.time && of.output.says() == Predicts::Numbers;
         let differ = match moves {
             true => of.told.classes.filter(|n| *n != self.classes).map(|n| {
                 (
@@ -128,7 +128,7 @@ impl DataSource for Images {
                     format!("write `label_token(classes: {})`", self.classes),
                 )
             }),
-            false => (of.output.asks() != Loss::Class || told != self.classes).then(|| {
+            false => (of.output.says() != Predicts::Class || told != self.classes).then(|| {
                 (
                     format!("the model tells {told} apart"),
                     format!("write `output … |> classes({})`", self.classes),
@@ -161,15 +161,11 @@ impl DataSource for Images {
         })
     }
 
-    fn kinds(&self) -> Option<u64> {
-        None
-    }
-
     fn has_several(&self) -> bool {
         false
     }
 
-    fn tokenized(&self) -> Option<Tokenized> {
+    fn tokenizer(&self) -> Option<&NamedTokenizer> {
         None
     }
 }

@@ -1,12 +1,12 @@
 //! `labelled`: texts of several lengths, with a class each.
 
-use super::{DataSource, Ends, Named, TOKENIZER, Tokenized};
+use super::{DataSource, Ends, NamedTokenizer, TOKENIZER};
 use crate::arguments::Argument;
 use crate::codes;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{self, Data, Form, Loss};
+use odec_program::manifest::{self, Data, Form, Predicts};
 
 const FILES: Argument = Argument::paths(
     "files",
@@ -43,7 +43,7 @@ pub struct Labelled {
     text: String,
     label: String,
     names: Vec<String>,
-    tokenizer: Named,
+    tokenizer: NamedTokenizer,
     /// All of it.
     span: Span,
     truncate: bool,
@@ -85,7 +85,7 @@ impl Part for Labelled {
         let (text, label, names) = (r.text(&TEXT), r.text(&LABEL), r.text(&NAMES));
         let given = r.needed(&TOKENIZER);
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
-        let tokenizer = Named::read(given?, r)?;
+        let tokenizer = NamedTokenizer::read(given?, manifest::Pairs::SPECIAL, r)?;
         let (files, span, names) = (files?, r.span(), names?);
         if let Some((alone, _)) = manifest::Pairs::alone(&files, 2) {
             let message = format!("{alone:?} has no file of labels behind it");
@@ -123,7 +123,7 @@ impl Part for Labelled {
 impl DataSource for Labelled {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
         let vocab = of.vocab("`labelled`", self.span, sink)?;
-        if of.output.asks() != Loss::Class {
+        if of.output.says() != Predicts::Class {
             let d = incompatible(self.span, "`labelled` gives a class of each text");
             let d = d.label("this model predicts tokens");
             sink.push(d.help("write `output rmsnorm |> classes(2)`"));
@@ -161,15 +161,11 @@ impl DataSource for Labelled {
         })
     }
 
-    fn kinds(&self) -> Option<u64> {
-        self.tokenizer.kinds(manifest::Pairs::SPECIAL)
-    }
-
     fn has_several(&self) -> bool {
         false
     }
 
-    fn tokenized(&self) -> Option<Tokenized> {
-        self.tokenizer.tokenized(manifest::Pairs::SPECIAL)
+    fn tokenizer(&self) -> Option<&NamedTokenizer> {
+        Some(&self.tokenizer)
     }
 }

@@ -18,7 +18,7 @@ use crate::scheme::scalar::name_of;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{self, Data, Form, Loss, Tokenizer};
+use odec_program::manifest::{Data, Form, Loss, Predicts, Tokenizer};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -29,12 +29,10 @@ pub const BYTES: u64 = 256;
 pub trait DataSource: Debug {
     /// What runs are told; says what model it does not fit.
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data>;
-    /// How many kinds of tokens it gives, where that is known before a file is read.
-    fn kinds(&self) -> Option<u64>;
     /// Whether it has something that outputs with labels are compared with.
     fn has_several(&self) -> bool;
-    /// The file that says how tokens are made, and where it is named.
-    fn tokenized(&self) -> Option<Tokenized>;
+    /// What makes tokens of texts, where they are no tokens yet.
+    fn tokenizer(&self) -> Option<&NamedTokenizer>;
 }
 
 /// What a source is read for: the two ends of a model.
@@ -60,17 +58,17 @@ pub struct Ends<'m> {
 impl Ends<'_> {
     /// What the model is to predict, unless its loss asks for something else. Of several sequences the last kind of token is padding.
     pub fn asks(self) -> Loss {
-        match (self.output.asks(), self.source) {
-            (Loss::Next, Some(_)) => Loss::Pairs {
+        match (self.output.says(), self.source) {
+            (Predicts::Tokens, Some(_)) => Loss::Pairs {
                 padding: self.input.vocab().unwrap_or(u64::MAX).saturating_sub(1),
             },
-            (asks, _) => asks,
+            (says, _) => says.loss(),
         }
     }
 
     /// Says so where the model classifies texts. `which` begins the sentence.
     fn predicts_tokens(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<()> {
-        if self.output.asks() != Loss::Class {
+        if self.output.says() != Predicts::Class {
             return Some(());
         }
         let d = incompatible(span, &format!("{which} is for models that predict tokens"));
@@ -130,14 +128,16 @@ const BYTES_WORD: &str = "bytes";
 
 /// What makes tokens of texts, and where it is named.
 #[derive(Clone, Debug, PartialEq)]
-struct Named {
+pub struct NamedTokenizer {
     tokenizer: Tokenizer,
     span: Span,
+    /// Kinds of tokens that the source needs beside those of the texts.
+    more: u64,
 }
 
-impl Named {
+impl NamedTokenizer {
     /// The tokenizer that is given.
-    fn read(given: &Expr, r: &mut PartReading) -> Option<Named> {
+    fn read(given: &Expr, more: u64, r: &mut PartReading) -> Option<NamedTokenizer> {
         let tokenizer = match &given.kind {
             ExprKind::Str(path) => Tokenizer::File(path.clone()),
             _ if name_of(given).is_some_and(|n| n.name == BYTES_WORD) => Tokenizer::Bytes,
@@ -148,24 +148,24 @@ impl Named {
                 return r.fail(d.label(label));
             }
         };
-        Some(Named {
+        Some(NamedTokenizer {
             tokenizer,
             span: given.span,
+            more,
         })
     }
 
-    /// How many kinds of tokens it gives with so many others, where that is known before a file is read.
-    fn kinds(&self, more: u64) -> Option<u64> {
+    /// How many kinds of tokens the source gives, where that is known before a file is read.
+    pub fn kinds(&self) -> Option<u64> {
         match self.tokenizer {
-            Tokenizer::Bytes => Some(BYTES + more),
+            Tokenizer::Bytes => Some(BYTES + self.more),
             Tokenizer::File(_) => None,
         }
     }
 
     /// The tokens before a text, after it and in the place of none, which are the last three of so many; says so where these leave too few for texts.
     fn special(&self, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<[u64; 3]> {
-        const SPECIAL: u64 = manifest::Pairs::SPECIAL;
-        let needs = self.kinds(SPECIAL).unwrap_or(SPECIAL + 1);
+        let needs = self.kinds().unwrap_or(self.more + 1);
         if vocab < needs {
             let which = match self.tokenizer {
                 Tokenizer::Bytes => "with three special ones bytes are",
@@ -177,14 +177,14 @@ impl Named {
         Some([3, 2, 1].map(|n| vocab - n))
     }
 
-    /// The file, if it is one; the source needs so many other kinds of tokens.
-    fn tokenized(&self, more: u64) -> Option<Tokenized> {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<Tokenized> {
         match &self.tokenizer {
             Tokenizer::Bytes => None,
             Tokenizer::File(path) => Some(Tokenized {
                 path: path.clone(),
                 span: self.span,
-                more,
+                more: self.more,
             }),
         }
     }
@@ -194,7 +194,7 @@ impl Named {
 #[derive(Clone, Debug, PartialEq)]
 struct Texts {
     files: Vec<String>,
-    tokenizer: Named,
+    tokenizer: NamedTokenizer,
     /// All of it.
     span: Span,
     key: String,
@@ -210,7 +210,7 @@ impl Texts {
         let given = r.needed(&TOKENIZER);
         let (key, separator) = (r.text(&KEY), r.text(&SEPARATOR));
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
-        let tokenizer = Named::read(given?, r)?;
+        let tokenizer = NamedTokenizer::read(given?, 0, r)?;
         Some(Texts {
             files: files?,
             tokenizer,
@@ -225,7 +225,7 @@ impl Texts {
     fn fit(&self, which: &str, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<()> {
         let vocab = of.vocab(which, self.span, sink)?;
         of.predicts_tokens(which, self.span, sink)?;
-        if let Some(needs) = self.tokenizer.kinds(0).filter(|kinds| vocab < *kinds) {
+        if let Some(needs) = self.tokenizer.kinds().filter(|kinds| vocab < *kinds) {
             sink.push(too_many(self.tokenizer.span, "bytes are", needs, vocab));
         }
         Some(())

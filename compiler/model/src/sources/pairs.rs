@@ -1,12 +1,12 @@
 //! `pairs`: texts in two languages, or a text and what is to be made of it.
 
-use super::{DataSource, Ends, Named, TOKENIZER, Tokenized};
+use super::{DataSource, Ends, NamedTokenizer, TOKENIZER};
 use crate::arguments::Argument;
 use crate::codes;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{self, Data, Form, Loss, Read};
+use odec_program::manifest::{self, Data, Form, Predicts, Read};
 use odec_program::names;
 
 const FILES: Argument = Argument::paths(
@@ -40,7 +40,7 @@ pub struct Pairs {
     files: Vec<String>,
     source: String,
     target: String,
-    tokenizer: Named,
+    tokenizer: NamedTokenizer,
     /// All of it.
     span: Span,
     skip_longer: bool,
@@ -87,7 +87,7 @@ impl Part for Pairs {
         let (source, target) = (r.text(&SOURCE), r.text(&TARGET));
         let given = r.needed(&TOKENIZER);
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
-        let tokenizer = Named::read(given?, r)?;
+        let tokenizer = NamedTokenizer::read(given?, manifest::Pairs::SPECIAL, r)?;
         Some(Pairs {
             files: files?,
             source: source?,
@@ -114,9 +114,9 @@ impl Pairs {
 impl DataSource for Pairs {
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
         let all = self.span;
-        let vocab = match (of.source, of.input.vocab(), of.asks()) {
-            (Some(_), Some(vocab), Loss::Pairs { .. }) => vocab,
-            (None, Some(_), Loss::Next) => {
+        let vocab = match (of.source, of.input.vocab(), of.output.says()) {
+            (Some(_), Some(vocab), Predicts::Tokens) => vocab,
+            (None, Some(_), Predicts::Tokens) => {
                 let d = incompatible(all, "`pairs` are read by models of several sequences");
                 sink.push(d.label("this model reads one").help(INPUTS));
                 return None;
@@ -159,15 +159,11 @@ impl DataSource for Pairs {
         })
     }
 
-    fn kinds(&self) -> Option<u64> {
-        self.tokenizer.kinds(manifest::Pairs::SPECIAL)
-    }
-
     fn has_several(&self) -> bool {
         false
     }
 
-    fn tokenized(&self) -> Option<Tokenized> {
-        self.tokenizer.tokenized(manifest::Pairs::SPECIAL)
+    fn tokenizer(&self) -> Option<&NamedTokenizer> {
+        Some(&self.tokenizer)
     }
 }

@@ -1,10 +1,10 @@
 //! `sentences`: texts for next sentence prediction, in rows of two segments.
 
-use super::{DataSource, Ends, Texts, Tokenized};
+use super::{DataSource, Ends, Texts, NamedTokenizer};
 use crate::outputs::OutputSpec;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{self, Data, Form, Loss};
+use odec_program::manifest::{self, Data, Form, Predicts};
 
 /// Segment B follows segment A, or it does not.
 const CLASSES: u64 = 2;
@@ -65,16 +65,12 @@ impl DataSource for Sentences {
         })))
     }
 
-    fn kinds(&self) -> Option<u64> {
-        self.texts.tokenizer.kinds(0)
-    }
-
     fn has_several(&self) -> bool {
         true
     }
 
-    fn tokenized(&self) -> Option<Tokenized> {
-        self.texts.tokenizer.tokenized(0)
+    fn tokenizer(&self) -> Option<&NamedTokenizer> {
+        Some(&self.texts.tokenizer)
     }
 }
 
@@ -82,7 +78,7 @@ impl Sentences {
     /// The label of the output that is compared with the class.
     fn compared(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<String> {
         let is_of_two = |o: &OutputSpec| {
-            o.kind.asks() == Loss::Class && o.kind.columns(of.sizes) == CLASSES
+            o.kind.says() == Predicts::Class && o.kind.columns(of.sizes) == CLASSES
         };
         let data = self.texts.span;
         let d = match of.also {

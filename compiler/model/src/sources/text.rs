@@ -1,6 +1,6 @@
 //! `text`: files of text, and what makes tokens of them.
 
-use super::{DataSource, Ends, Texts, Tokenized};
+use super::{DataSource, Ends, Texts, NamedTokenizer};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Data, Form};
@@ -51,15 +51,11 @@ impl DataSource for Text {
         }))
     }
 
-    fn kinds(&self) -> Option<u64> {
-        self.texts.tokenizer.kinds(0)
-    }
-
     fn has_several(&self) -> bool {
         false
     }
 
-    fn tokenized(&self) -> Option<Tokenized> {
-        self.texts.tokenizer.tokenized(0)
+    fn tokenizer(&self) -> Option<&NamedTokenizer> {
+        Some(&self.texts.tokenizer)
     }
 }

@@ -1,6 +1,6 @@
 //! `tokens`: files of token numbers.
 
-use super::{DataSource, Ends, HELD_OUT, NOT_HELD_OUT, Tokenized};
+use super::{DataSource, Ends, HELD_OUT, NOT_HELD_OUT, NamedTokenizer};
 use crate::arguments::Argument;
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
@@ -56,15 +56,11 @@ impl DataSource for Tokens {
         })
     }
 
-    fn kinds(&self) -> Option<u64> {
-        None
-    }
-
     fn has_several(&self) -> bool {
         false
     }
 
-    fn tokenized(&self) -> Option<Tokenized> {
+    fn tokenizer(&self) -> Option<&NamedTokenizer> {
         None
     }
 }

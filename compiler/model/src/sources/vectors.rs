@@ -1,6 +1,6 @@
 //! `vectors`: arrays of numbers, with the numbers that are predicted for them.
 
-use super::{DataSource, Ends, Tokenized};
+use super::{DataSource, Ends, NamedTokenizer};
 use crate::arguments::{Argument, Silent};
 use crate::inputs::Unit;
 use crate::outputs::Output;
@@ -9,7 +9,7 @@ use crate::scheme::args::Bounds;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_program::Dim;
-use odec_program::manifest::{self, Data, Form, Loss, Target};
+use odec_program::manifest::{self, Data, Form, Predicts, Target};
 
 /// Largest magnitude of a mean.
 const MOST: f64 = 1e30;
@@ -137,14 +137,14 @@ impl DataSource for Vectors {
             sink.push(d.help("write `input vectors(width: 12, context: 100)`"));
             return None;
         }
-        if of.told.time && of.output.asks() == Loss::Mse {
+        if of.told.time && of.output.says() == Predicts::Numbers {
             return self.flow(of, sink);
         }
         let target = |label: &str, array: &str, output: &dyn Output| {
-            let classes = match output.asks() {
-                Loss::Mse => false,
-                Loss::Class => true,
-                _ => return None,
+            let classes = match output.says() {
+                Predicts::Numbers => false,
+                Predicts::Class => true,
+                Predicts::Tokens => return None,
             };
             let rows = output.targets(of.sizes).ty;
             Some(Target {
@@ -176,15 +176,11 @@ impl DataSource for Vectors {
         Some(self.data_with(of, targets))
     }
 
-    fn kinds(&self) -> Option<u64> {
-        None
-    }
-
     fn has_several(&self) -> bool {
         true
     }
 
-    fn tokenized(&self) -> Option<Tokenized> {
+    fn tokenizer(&self) -> Option<&NamedTokenizer> {
         None
     }
 }
