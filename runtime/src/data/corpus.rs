@@ -5,6 +5,7 @@
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
+use crate::data::draw::spread;
 use crate::data::identity::Identity;
 use crate::data::tokens::Tokens;
 use odec_program::rng::Stream;
@@ -85,10 +86,6 @@ impl Dataset for Corpus {
         self.tokens.len() as u64
     }
 
-    fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
-    }
-
     fn expected(&self, draw: Draw, context: u64) -> f64 {
         (draw.batch * context) as f64
     }
@@ -144,8 +141,7 @@ impl Dataset for Corpus {
         let full = (0..taken).step_by(rows).map(move |n| {
             let windows = n..(n + rows).min(taken);
             let window = |w: usize| {
-                let skipped = (w as u128 * whole as u128 / taken as u128) as usize;
-                let start = first + skipped * context;
+                let start = first + spread(w, taken, whole) * context;
                 start..start + context + 1
             };
             self.batch(windows.map(window), context as u64)

@@ -20,7 +20,9 @@ pub trait Dataset {
     /// Tokens, images or sequences of both parts.
     fn len(&self) -> u64;
     /// Whether there are none.
-    fn is_empty(&self) -> bool;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
     /// How many tokens, images or sequences a step has, on average, of rows of at most so many positions.
     fn expected(&self, draw: Draw, context: u64) -> f64;
     /// Some rows of one training step. The same draw and row give the same numbers. Where a draw says tokens, these are the rows of one

@@ -17,6 +17,11 @@ pub(crate) fn divided(stream: &str, n: u32, percent: u32) -> (Vec<u32>, Vec<u32>
     (order, held_out)
 }
 
+/// The item at a place of so many that are spread evenly over all.
+pub(crate) fn spread(place: usize, taken: usize, all: usize) -> usize {
+    (place as u128 * all as u128 / taken as u128) as usize
+}
+
 /// Which of `0..n` is at a place of an epoch's order: a Feistel network over the numbers of twice `half` bits, walked until it gives one
 /// below n (Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). Each comes once.
 pub(crate) fn permuted(stream: &Stream, epoch: u64, place: u64, n: u64) -> u64 {

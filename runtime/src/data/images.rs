@@ -114,10 +114,6 @@ impl Dataset for ImageSet {
         self.classes.len() as u64
     }
 
-    fn is_empty(&self) -> bool {
-        self.classes.is_empty()
-    }
-
     fn expected(&self, draw: Draw, _: u64) -> f64 {
         draw.batch as f64
     }

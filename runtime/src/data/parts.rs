@@ -4,7 +4,7 @@
 //! through all other rows before any comes again, in an order of its own each time.
 
 use crate::data::dataset::Draw;
-use crate::data::draw::{divided, drawn};
+use crate::data::draw::{divided, drawn, spread};
 use odec_program::rng::Stream;
 use std::ops::Range;
 
@@ -60,8 +60,7 @@ impl Parts {
         let (together, all) = (together.max(1) as usize, self.held_out.len());
         let taken = most.map_or(all, |n| all.min(n as usize));
         (0..taken).step_by(together).map(move |n| {
-            let spread = |w: usize| (w as u128 * all as u128 / taken as u128) as usize;
-            let rows = (n..(n + together).min(taken)).map(|w| self.held_out[spread(w)]);
+            let rows = (n..(n + together).min(taken)).map(|w| self.held_out[spread(w, taken, all)]);
             rows.collect()
         })
     }

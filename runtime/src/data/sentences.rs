@@ -6,7 +6,7 @@
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Numbers, Unit};
-use crate::data::draw::drawn;
+use crate::data::draw::{drawn, spread};
 use crate::data::identity::Identity;
 use crate::data::parts::number;
 use crate::data::tokens::Tokens;
@@ -167,10 +167,6 @@ impl Dataset for SentenceSet {
         self.tokens.len() as u64
     }
 
-    fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
-    }
-
     fn expected(&self, draw: Draw, context: u64) -> f64 {
         (draw.batch * context) as f64
     }
@@ -222,7 +218,7 @@ impl Dataset for SentenceSet {
         let taken = most.map_or(all.len(), |n| all.len().min(n as usize));
         let rows = rows.max(1) as usize;
         let row = move |w: usize| {
-            let n = (w as u128 * all.len() as u128 / taken as u128) as usize;
+            let n = spread(w, taken, all.len());
             let stream = Stream::new(0, SEGMENT_HELD_OUT);
             let (other, class) = followed(&stream, n as u64, (n, all.len()));
             (all[n].clone(), (all[other].clone(), class))

@@ -7,10 +7,8 @@
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, InTokens, Unit};
-use crate::data::draw::{divided, drawn, permuted};
+use crate::data::draw::{divided, drawn, permuted, spread};
 use crate::data::identity::Identity;
-use odec_program::manifest::{Labelled, Pairs};
-use odec_program::noise;
 use odec_program::rng::Stream;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,7 +51,7 @@ impl Tokens {
     }
 
     /// The sources of a pair, and its target.
-    fn of(&self, pair: u32) -> (impl Iterator<Item = &[i32]>, &[i32]) {
+    pub fn of(&self, pair: u32) -> (impl Iterator<Item = &[i32]>, &[i32]) {
         let first = pair as usize * self.each;
         let text = move |n: usize| &self.all[self.starts[n] as usize..self.starts[n + 1] as usize];
         let last = first + self.each - 1;
@@ -68,36 +66,26 @@ impl Tokens {
     }
 }
 
-/// What rows are made of.
-pub(super) enum Form {
-    Pairs(Pairs),
-    Labelled(Labelled),
-}
-
-impl Form {
-    /// Places that are filled in the longest row beside the model's own sequence, and in its own, by texts of such lengths: a source with its end beside a
-    /// target with its end; a text with its begin and end.
-    fn places(&self, [source, target]: [u64; 2]) -> [u64; 2] {
-        match self {
-            Form::Pairs(_) => [source + 1, target + 1],
-            Form::Labelled(_) => [0, source + Labelled::AROUND],
-        }
-    }
-
+/// What rows are made of pairs: each form is in the file of its source.
+pub(super) trait Form {
     /// What rows are called.
-    fn many(&self) -> &'static str {
-        match self {
-            Form::Pairs(_) => "pairs",
-            Form::Labelled(_) => "texts",
-        }
-    }
+    fn many(&self) -> &'static str;
+    /// What they are counted in.
+    fn unit(&self) -> Unit;
+    /// Places that are filled in the longest row beside the model's own sequence, and in its own, by texts of such lengths: the longest source, and
+    /// the target.
+    fn places(&self, lengths: [u64; 2]) -> [u64; 2];
+    /// Places that are filled in all rows of a pair.
+    fn filled(&self, tokens: &Tokens, pair: u32) -> u64;
+    /// Rows of some pairs, of so many columns beside the model's own sequence, and in its own.
+    fn batch(&self, tokens: &Tokens, pairs: &[u32], columns: [u64; 2]) -> Batch;
 }
 
 /// Texts in two parts.
 pub struct TextSet {
     name: String,
     files: Vec<Identity>,
-    form: Form,
+    form: Box<dyn Form>,
     tokens: Tokens,
     /// Numbers of pairs, in order.
     train: Vec<u32>,
@@ -187,12 +175,12 @@ impl TextSet {
     pub(super) fn new(
         name: String,
         files: Vec<Identity>,
-        form: Form,
+        form: Box<dyn Form>,
         tokens: Tokens,
         percent: u32,
     ) -> TextSet {
         let (train, held_out) = divided(HELD_OUT, tokens.len(), percent);
-        let all: u64 = train.iter().map(|n| filled(&form, &tokens, *n)).sum();
+        let all: u64 = train.iter().map(|n| form.filled(&tokens, *n)).sum();
         TextSet {
             mean: all as f64 / train.len().max(1) as f64,
             name,
@@ -209,64 +197,12 @@ impl TextSet {
     fn batch(&self, pairs: &[u32]) -> Batch {
         let places = pairs.iter().map(|n| self.places(*n));
         let most = |n: usize| places.clone().map(|p| p[n]).max().unwrap_or(1);
-        let (beside, columns) = (most(0), most(1));
-        let batch = match &self.form {
-            Form::Pairs(form) => self.of_pairs(form, pairs, [beside, columns]),
-            Form::Labelled(form) => self.of_labelled(form, pairs, columns),
-        };
-        let filled = pairs.iter().map(|n| filled(&self.form, &self.tokens, *n));
+        let batch = self.form.batch(&self.tokens, pairs, [most(0), most(1)]);
+        let filled = pairs.iter().map(|n| self.form.filled(&self.tokens, *n));
         Batch {
             padding: Some(batch.places() - filled.sum::<u64>()),
             ..batch
         }
-    }
-
-    /// Rows of sources and of targets have as many columns as the longest of them takes with its end.
-    fn of_pairs(&self, form: &Pairs, pairs: &[u32], [beside, columns]: [u64; 2]) -> Batch {
-        let [begin, end, padding] = [form.begin, form.end, form.padding].map(|t| t as i32);
-        let rows = pairs.len() as u64;
-        let room = |width: u64| Vec::with_capacity((rows * width) as usize);
-        // A row more, as wide as others.
-        let add = |to: &mut Vec<i32>, width: u64, text: &[&[i32]]| {
-            let end = to.len() + width as usize;
-            text.iter().for_each(|part| to.extend_from_slice(part));
-            to.resize(end, padding);
-        };
-        let mut sources = vec![room(beside); form.sources.len()];
-        let (mut tokens, mut targets) = (room(columns), room(columns));
-        for pair in pairs {
-            let (of_sources, target) = self.tokens.of(*pair);
-            for (to, source) in sources.iter_mut().zip(of_sources) {
-                add(to, beside, &[source, &[end]]);
-            }
-            add(&mut tokens, columns, &[&[begin], target]);
-            add(&mut targets, columns, &[target, &[end]]);
-        }
-        let names = form.sources.iter().map(|of| of.input.clone());
-        let sources = names.zip(sources).collect();
-        Batch::of_pairs(
-            (rows, columns, beside),
-            sources,
-            tokens,
-            targets,
-            form.padding,
-        )
-    }
-
-    /// Rows have as many columns as the longest text takes with its begin and end.
-    fn of_labelled(&self, form: &Labelled, texts: &[u32], columns: u64) -> Batch {
-        let [begin, end, padding] = [form.begin, form.end, form.padding].map(|t| t as i32);
-        let mut tokens = Vec::with_capacity(texts.len() * columns as usize);
-        let mut classes = Vec::with_capacity(texts.len());
-        for (row, text) in texts.iter().enumerate() {
-            let (text, class) = self.tokens.of(*text);
-            tokens.push(begin);
-            tokens.extend(text.flatten());
-            tokens.push(end);
-            tokens.resize((row + 1) * columns as usize, padding);
-            classes.extend(class);
-        }
-        Batch::of_labelled(columns, tokens, classes)
     }
 
     /// As [`Form::places`].
@@ -345,17 +281,6 @@ impl TextSet {
     }
 }
 
-/// Places of a pair that are filled, in all of its rows.
-fn filled(form: &Form, tokens: &Tokens, pair: u32) -> u64 {
-    let (sources, target) = tokens.of(pair);
-    match form {
-        Form::Pairs(_) => {
-            sources.map(|s| s.len() as u64 + 1).sum::<u64>() + target.len() as u64 + 1
-        }
-        Form::Labelled(_) => sources.map(|s| s.len() as u64 + Labelled::AROUND).sum(),
-    }
-}
-
 impl Dataset for TextSet {
     fn name(&self) -> &str {
         &self.name
@@ -366,22 +291,15 @@ impl Dataset for TextSet {
     }
 
     fn unit(&self) -> Unit {
-        match self.form {
-            Form::Pairs(_) => Unit::Tokens,
-            Form::Labelled(_) => Unit::Sequences,
-        }
+        self.form.unit()
     }
 
     /// Tokens of all pairs, without those that are put around them; texts with a class.
     fn len(&self) -> u64 {
-        match self.form {
-            Form::Pairs(_) => self.tokens.all.len() as u64,
-            Form::Labelled(_) => u64::from(self.tokens.len()),
+        match self.form.unit() {
+            Unit::Tokens => self.tokens.all.len() as u64,
+            Unit::Images | Unit::Sequences => u64::from(self.tokens.len()),
         }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.tokens.len() == 0
     }
 
     fn expected(&self, draw: Draw, _: u64) -> f64 {
@@ -392,9 +310,9 @@ impl Dataset for TextSet {
                 (self.train.len() as u64 * parts) as f64 / batches as f64
             }
         };
-        match self.form {
-            Form::Pairs(_) => rows * self.mean,
-            Form::Labelled(_) => rows,
+        match self.form.unit() {
+            Unit::Tokens => rows * self.mean,
+            Unit::Images | Unit::Sequences => rows,
         }
     }
 
@@ -414,8 +332,7 @@ impl Dataset for TextSet {
     /// into their batches, of which row r of step s is the r-th pair of one. In batches of tokens, all pairs come once in an epoch of batches.
     fn training_batch(&self, draw: Draw, rows: Range<u64>, _: u64) -> Result<Batch, DataError> {
         self.some("training", &self.train)?;
-        let first = draw.step.wrapping_shl(16).wrapping_add(rows.start);
-        let key = Stream::new(draw.seed, noise::KEY).below(first, 1 << noise::BITS);
+        let key = draw.key(rows.start);
         let pairs = match draw.tokens {
             None => self.step(draw)[rows.start as usize..rows.end as usize].to_vec(),
             Some(InTokens { most, parts }) => {
@@ -425,7 +342,7 @@ impl Dataset for TextSet {
             }
         };
         Ok(Batch {
-            key: key as i32,
+            key,
             ..self.batch(&pairs)
         })
     }
@@ -440,8 +357,8 @@ impl Dataset for TextSet {
         self.some("held-out", &self.held_out)?;
         let all = self.held_out.len();
         let taken = most.map_or(all, |n| all.min(n as usize));
-        let spread = |w: usize| (w as u128 * all as u128 / taken as u128) as usize;
-        let mut pairs: Vec<u32> = (0..taken).map(|w| self.held_out[spread(w)]).collect();
+        let spread = |w| self.held_out[spread(w, taken, all)];
+        let mut pairs: Vec<u32> = (0..taken).map(spread).collect();
         self.sort(&mut pairs);
         let rows = rows.max(1) as usize;
         let batches = (0..taken).step_by(rows);

@@ -127,10 +127,6 @@ impl Dataset for VectorSet {
         self.all.count as u64
     }
 
-    fn is_empty(&self) -> bool {
-        self.all.count == 0
-    }
-
     fn expected(&self, draw: Draw, _: u64) -> f64 {
         draw.batch as f64
     }

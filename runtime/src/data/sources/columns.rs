@@ -13,6 +13,8 @@ use std::borrow::Cow;
 
 /// Bytes of a text.
 const LONGEST: usize = 1 << 20;
+/// Rows that become tokens together, on all threads.
+const TOGETHER: usize = 4096;
 
 /// What the texts are, two at least, and where they are found.
 pub(super) struct Columns<'a> {
@@ -48,14 +50,14 @@ impl Row<'_> {
 type TakeTexts<'t, 'f> = &'t mut dyn FnMut(&'f DataFile, usize, &[&str]) -> Result<(), DataError>;
 
 impl Columns<'_> {
-    /// Hands out those of all files.
+    /// Hands out those of all files, as many at a time as become tokens together.
     ///
     /// # Errors
     /// When a file cannot be read, a line lacks a text, or `take` says so.
     pub fn read<'f>(
         &self,
         found: &'f [DataFile],
-        take: &mut dyn FnMut(Row<'f>) -> Result<(), DataError>,
+        take: &mut dyn FnMut(Vec<Row<'f>>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let names: Vec<String> = found.iter().map(|f| f.path().shown()).collect();
         if let Some((alone, lacks)) = Pairs::alone(&names, self.texts.len()) {
@@ -67,7 +69,8 @@ impl Columns<'_> {
                 ),
             });
         }
-        let mut take = |file: &'f DataFile, line: usize, texts: &[&str]| {
+        let mut rows = Vec::new();
+        let mut take_row = |file: &'f DataFile, line: usize, texts: &[&str]| {
             for ((what, _), text) in self.texts.iter().zip(texts) {
                 if text.trim().is_empty() {
                     return Err(bad(file, line, format!("its {what} is empty")));
@@ -80,21 +83,25 @@ impl Columns<'_> {
                 }
             }
             let texts = texts.iter().map(|text| text.to_string()).collect();
-            take(Row { file, line, texts })
+            rows.push(Row { file, line, texts });
+            match rows.len() < TOGETHER {
+                true => Ok(()),
+                false => take(std::mem::take(&mut rows)),
+            }
         };
         let mut rest = found.iter();
         while let Some(file) = rest.next() {
             let name = file.path().to_string_lossy();
             if name.ends_with(".jsonl") {
-                self.json(file, &self.whole_file(file)?, &mut take)?;
+                self.json(file, &self.whole_file(file)?, &mut take_row)?;
             } else if name.ends_with(".tsv") {
-                self.table(file, &self.whole_file(file)?, &mut take)?;
+                self.table(file, &self.whole_file(file)?, &mut take_row)?;
             } else {
                 let others = rest.by_ref().take(self.texts.len() - 1);
-                self.beside([file].into_iter().chain(others).collect(), &mut take)?;
+                self.beside([file].into_iter().chain(others).collect(), &mut take_row)?;
             }
         }
-        Ok(())
+        take(rows)
     }
 
     /// Lines of the same number in several files.

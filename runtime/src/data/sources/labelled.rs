@@ -4,51 +4,71 @@
 //! begins, by its file and line. Leaves how texts stand in files to `columns.rs`.
 
 use super::columns::{Columns, Row};
-use super::{DataSource, files};
-use crate::data::dataset::Dataset;
+use super::{DataSource, files, fit_special, warn};
+use crate::data::dataset::{Batch, Dataset, Unit};
 use crate::data::texts::{Form, TextSet, Tokens};
 use crate::data::{DataError, Source};
-use crate::system::progress::Display;
-use odec_program::manifest::{Labelled, Pairs};
+use odec_program::manifest::Labelled;
 
 pub struct LabelledFiles<'a> {
     pub form: &'a Labelled,
 }
 
-/// Texts that become tokens together.
-const TOGETHER: usize = 4096;
-
 impl DataSource for LabelledFiles<'_> {
     fn open(&self, s: &Source, _: u64) -> Result<Box<dyn Dataset>, DataError> {
-        let vocab = self.form.padding + 1;
-        let needs = s.tokenizer.vocabulary() + Pairs::SPECIAL;
-        if needs > vocab {
-            return Err(DataError::Special { needs, vocab });
-        }
+        fit_special(s, self.form.padding + 1)?;
         let (found, known) = files(s).map_err(missing)?;
-        let (mut tokens, mut waiting, mut truncated) =
-            (Tokens::new(2), Vec::new(), Truncated::default());
-        self.files().read(&found, &mut |row| {
-            waiting.push(row);
-            match waiting.len() < TOGETHER {
-                true => Ok(()),
-                false => self.take(s, &mut waiting, (&mut tokens, &mut truncated)),
-            }
+        let (mut tokens, mut truncated) = (Tokens::new(2), Truncated::default());
+        self.files().read(&found, &mut |rows| {
+            self.take(s, rows, (&mut tokens, &mut truncated))
         })?;
-        self.take(s, &mut waiting, (&mut tokens, &mut truncated))?;
         if let Some(first) = &truncated.first {
-            let display = Display::new(s.show);
-            display.warn(&format!(
+            let text = format!(
                 "{} of {} texts are truncated: the context has room for {} tokens of a text, first at {first}",
                 truncated.number,
                 tokens.len(),
                 s.context - Labelled::AROUND
-            ));
-            display.finish();
+            );
+            warn(s, &text);
         }
         let (name, percent) = (s.data.files.join(", "), s.data.held_out_percent);
-        let form = Form::Labelled(self.form.clone());
+        let form = Box::new(self.form.clone());
         Ok(Box::new(TextSet::new(name, known, form, tokens, percent)))
+    }
+}
+
+impl Form for Labelled {
+    fn many(&self) -> &'static str {
+        "texts"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Sequences
+    }
+
+    /// A text with its begin and end. The model reads nothing beside it.
+    fn places(&self, [text, _]: [u64; 2]) -> [u64; 2] {
+        [0, text + Labelled::AROUND]
+    }
+
+    fn filled(&self, tokens: &Tokens, pair: u32) -> u64 {
+        let (texts, _) = tokens.of(pair);
+        texts.map(|text| text.len() as u64 + Labelled::AROUND).sum()
+    }
+
+    fn batch(&self, texts: &Tokens, pairs: &[u32], [_, columns]: [u64; 2]) -> Batch {
+        let [begin, end, padding] = [self.begin, self.end, self.padding].map(|t| t as i32);
+        let mut tokens = Vec::with_capacity(pairs.len() * columns as usize);
+        let mut classes = Vec::with_capacity(pairs.len());
+        for (row, pair) in pairs.iter().enumerate() {
+            let (text, class) = texts.of(*pair);
+            tokens.push(begin);
+            tokens.extend(text.flatten());
+            tokens.push(end);
+            tokens.resize((row + 1) * columns as usize, padding);
+            classes.extend(class);
+        }
+        Batch::of_labelled(columns, tokens, classes)
     }
 }
 
@@ -72,13 +92,13 @@ impl LabelledFiles<'_> {
     fn take(
         &self,
         s: &Source,
-        waiting: &mut Vec<Row>,
+        rows: Vec<Row>,
         (tokens, truncated): (&mut Tokens, &mut Truncated),
     ) -> Result<(), DataError> {
-        let texts = waiting.iter().map(|row| row.texts[0].clone());
+        let texts = rows.iter().map(|row| row.texts[0].clone());
         let texts = s.tokenizer.encode_all(texts.collect())?;
         let room = s.context.saturating_sub(Labelled::AROUND) as usize;
-        for (row, text) in waiting.drain(..).zip(texts) {
+        for (row, text) in rows.into_iter().zip(texts) {
             let class = self.class(&row)?;
             // What a tokenizer makes nothing of.
             if text.is_empty() {

@@ -20,11 +20,12 @@ use crate::data::identity::{DataFile, Identity};
 use crate::data::tokenise::Reading;
 use crate::data::tokens::Tokens;
 use crate::data::{DataError, Source};
+use crate::system::progress::Display;
 use crate::system::shown::Shown;
 use bytes::Bytes;
 use images::ImageFiles;
 use labelled::LabelledFiles;
-use odec_program::manifest::Form;
+use odec_program::manifest::{Form, Pairs};
 use pairs::PairFiles;
 use sentences::SentenceFiles;
 use std::path::{Path, PathBuf};
@@ -83,12 +84,7 @@ pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<Vec<String>>>, 
 /// # Errors
 /// When the data is no text, and the files are.
 pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
-    if let Form::Images(_)
-    | Form::Vectors(_)
-    | Form::Pairs(_)
-    | Form::Labelled(_)
-    | Form::Sentences(_) = form
-    {
+    if !form.is_corpus() {
         return Ok(form.clone());
     }
     match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {
@@ -125,4 +121,20 @@ fn fit(s: &Source, vocab: u64) -> Result<(), DataError> {
         true => Err(DataError::Vocabulary { needs, vocab }),
         false => Ok(()),
     }
+}
+
+/// The same of a model of texts of several lengths, which needs tokens around them.
+fn fit_special(s: &Source, vocab: u64) -> Result<(), DataError> {
+    let needs = s.tokenizer.vocabulary() + Pairs::SPECIAL;
+    match needs > vocab {
+        true => Err(DataError::Special { needs, vocab }),
+        false => Ok(()),
+    }
+}
+
+/// Says what becomes of some of the data.
+fn warn(s: &Source, text: &str) {
+    let display = Display::new(s.show);
+    display.warn(text);
+    display.finish();
 }

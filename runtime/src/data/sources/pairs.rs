@@ -4,41 +4,81 @@
 //! its file and line. Leaves how texts stand in files to `columns.rs`.
 
 use super::columns::{Columns, Row};
-use super::{DataSource, files};
-use crate::data::dataset::Dataset;
+use super::{DataSource, files, fit_special, warn};
+use crate::data::dataset::{Batch, Dataset, Unit};
 use crate::data::identity::DataFile;
 use crate::data::texts::{Form, HELD_OUT, TextSet, Tokens};
 use crate::data::{DataError, Source, draw};
-use crate::system::progress::Display;
 use odec_program::manifest::Pairs;
 
 pub struct PairFiles<'a> {
     pub form: &'a Pairs,
 }
 
-/// Pairs that become tokens together, one per thread or so at a time.
-const TOGETHER: usize = 4096;
 impl DataSource for PairFiles<'_> {
     fn open(&self, s: &Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
-        let (of_text, special) = (s.tokenizer.vocabulary(), Pairs::SPECIAL);
-        if of_text + special > vocab {
-            let needs = of_text + special;
-            return Err(DataError::Special { needs, vocab });
-        }
+        fit_special(s, vocab)?;
         let (found, known) = files(s).map_err(missing)?;
         let mut tokens = Tokens::new(self.form.sources.len() + 1);
         let skipped = self.each(s, &found, &mut |_, texts| {
             tokens.push(texts.iter().map(Vec::as_slice));
         })?;
-        if let Some(skipped) = skipped {
-            let display = Display::new(s.show);
-            display.warn(&skipped);
-            display.finish();
-        }
+        skipped.iter().for_each(|skipped| warn(s, skipped));
         let (name, percent) = (s.data.files.join(", "), s.data.held_out_percent);
-        let form = Form::Pairs(self.form.clone());
+        let form = Box::new(self.form.clone());
         let set = TextSet::new(name, known, form, tokens, percent);
         Ok(Box::new(set))
+    }
+}
+
+impl Form for Pairs {
+    fn many(&self) -> &'static str {
+        "pairs"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Tokens
+    }
+
+    /// A source with its end beside a target with its end.
+    fn places(&self, [source, target]: [u64; 2]) -> [u64; 2] {
+        [source + 1, target + 1]
+    }
+
+    fn filled(&self, tokens: &Tokens, pair: u32) -> u64 {
+        let (sources, target) = tokens.of(pair);
+        sources.map(|s| s.len() as u64 + 1).sum::<u64>() + target.len() as u64 + 1
+    }
+
+    fn batch(&self, texts: &Tokens, pairs: &[u32], [beside, columns]: [u64; 2]) -> Batch {
+        let [begin, end, padding] = [self.begin, self.end, self.padding].map(|t| t as i32);
+        let rows = pairs.len() as u64;
+        let room = |width: u64| Vec::with_capacity((rows * width) as usize);
+        // A row more, as wide as others.
+        let add = |to: &mut Vec<i32>, width: u64, text: &[&[i32]]| {
+            let end = to.len() + width as usize;
+            text.iter().for_each(|part| to.extend_from_slice(part));
+            to.resize(end, padding);
+        };
+        let mut sources = vec![room(beside); self.sources.len()];
+        let (mut tokens, mut targets) = (room(columns), room(columns));
+        for pair in pairs {
+            let (of_sources, target) = texts.of(*pair);
+            for (to, source) in sources.iter_mut().zip(of_sources) {
+                add(to, beside, &[source, &[end]]);
+            }
+            add(&mut tokens, columns, &[&[begin], target]);
+            add(&mut targets, columns, &[target, &[end]]);
+        }
+        let names = self.sources.iter().map(|of| of.input.clone());
+        let sources = names.zip(sources).collect();
+        Batch::of_pairs(
+            (rows, columns, beside),
+            sources,
+            tokens,
+            targets,
+            self.padding,
+        )
     }
 }
 
@@ -84,7 +124,7 @@ impl PairFiles<'_> {
     ) -> Result<Option<String>, DataError> {
         let (mut all, mut skipped, mut first) = (0_u64, 0_u64, None);
         let columns = self.files();
-        let mut tokenise = |pairs: &mut Vec<Row>| -> Result<(), DataError> {
+        columns.read(found, &mut |pairs| {
             let mut each = vec![Vec::new(); pairs.len()];
             for n in 0..columns.texts.len() {
                 let texts = pairs.iter().map(|p| p.texts[n].clone()).collect();
@@ -92,7 +132,7 @@ impl PairFiles<'_> {
                 let pairs = each.iter_mut().zip(tokens);
                 pairs.for_each(|(pair, tokens)| pair.push(tokens));
             }
-            for (pair, texts) in pairs.drain(..).zip(each) {
+            for (pair, texts) in pairs.into_iter().zip(each) {
                 all += 1;
                 match self.longer(s, &pair, &texts)? {
                     None => take(pair, &texts),
@@ -108,16 +148,7 @@ impl PairFiles<'_> {
                 return Err(DataError::Pairs { path, reason });
             }
             Ok(())
-        };
-        let mut pairs = Vec::new();
-        columns.read(found, &mut |pair| {
-            pairs.push(pair);
-            match pairs.len() < TOGETHER {
-                true => Ok(()),
-                false => tokenise(&mut pairs),
-            }
         })?;
-        tokenise(&mut pairs)?;
         Ok(first.map(|first| {
             format!(
                 "{skipped} of {all} pairs are left out: a text of theirs has more tokens than its context has room for, {} of a source and {} of a target, first at {first}",
