@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub use data::{
-    Data, Flow, Form, Images, Labelled, Pairs, Read, Sentences, Target, Times, Tokenizer, Vectors,
+    Data, Flow, Form, Images, Labelled, MOST_REGISTERS, Pairs, Read, Sentences, Target, Times,
+    Tokenizer, Vectors,
 };
 pub use loss::{Counted, Loss, Masked, Predicts};
 pub use tables::{LongWaves, Places, Table, Turns, Waves};

@@ -130,7 +130,7 @@ impl Target {
         !self.is_gpu()
     }
 
-    /// The blocking of contractions ([`crate::blocking`]; products in tile registers, [`Target::pairs`], have one of their own). On a GPU `mr` × `nr` is
+    /// The blocking of contractions (`blocking.rs`; products in tile registers, [`Target::pairs`], have one of their own). On a GPU `mr` × `nr` is
     /// the tile of a block of threads (no measurement behind it).
     pub fn blocking(self, dtype: DType) -> Blocking {
         match self.is_gpu() {

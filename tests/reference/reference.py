@@ -32,6 +32,7 @@ def expected(system: System, shape: Shape) -> Table:
     if numbers:
         table = {"embed.linear.weight": (shape.width, numbers), "embed.linear.bias": (shape.width,)}
         table |= {"embed.class_token": (shape.width,)} if system.class_token else {}
+        table |= {f"embed.registers.{i}": (shape.width,) for i in range(system.registers)}
         table |= {"embed.time_token.weight": (shape.width, shape.width), "embed.label_token.weight": (shape.width, 10)} if system.velocity else {}
         said = "classes" if system.image and not system.velocity else "linear"
         ends |= {f"{said}.weight": (shape.vocab, shape.width), f"{said}.bias": (shape.vocab,)}
@@ -69,8 +70,9 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     rows = linear(p, "embed.linear", rows) if system.factorised else rows
     x = linear(p, "embed.linear", tokens) if rows is None else rows[tokens]
     if system.class_token:
-        first = np.ones((x.shape[0], 1, 1)) * p["embed.class_token"]
-        x = np.concatenate([first, x[:, :-1]], axis=1)
+        first = ["embed.class_token", *(f"embed.registers.{i}" for i in range(system.registers))]
+        first = np.ones((x.shape[0], 1, 1)) * np.stack([p[row] for row in first])
+        x = np.concatenate([first, x[:, : -first.shape[1]]], axis=1)
     if system.velocity:
         waves = waves_of(system.velocity * time[:, :, 0], shape.width)
         first = [waves @ p["embed.time_token.weight"].T, label[:, 0] @ p["embed.label_token.weight"].T]

@@ -125,6 +125,8 @@ class System:
     factorised: int | None = None
     # Whether a learned row stands before those of the input, and what is said is read there.
     class_token: bool = False
+    # How many more of them that nothing reads.
+    registers: int = 0
     # Whether sequences of vectors have two numbers and one of five classes besides.
     several: bool = False
     # An output `follows` has two classes, one for each row.
@@ -151,7 +153,7 @@ class System:
         # As many predictions as texts have, so that the roundings of bf16 average out alike.
         if self.velocity:
             return replace(shape, vocab=patch**2, context=(side // patch) ** 2 + 2 * (not self.conditioned), batch=16)
-        return replace(shape, vocab=10, context=(side // patch) ** 2 + self.class_token, batch=48)
+        return replace(shape, vocab=10, context=(side // patch) ** 2 + self.class_token + self.registers, batch=48)
 
     @property
     def reads(self) -> str:
@@ -1326,6 +1328,14 @@ field mlp = rmsnorm |> swiglu(hidden: 704) |> dropout(25%, each: token)
         embed="linear(width: 64, bias), class_token, positions(learned)",
         output="layernorm |> classes(10, of: class_token)",
         class_token=True,
+        **VIT,
+    ),
+    "vit_registers": System(
+        splitting(("att", 1.0), ("ffn", 1.0)),
+        embed="linear(width: 64, bias), class_token, registers(rows: 3), positions(learned)",
+        output="layernorm |> classes(10, of: class_token)",
+        class_token=True,
+        registers=3,
         **VIT,
     ),
     "vit_grid": System(

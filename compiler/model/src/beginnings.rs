@@ -128,7 +128,12 @@ pub struct EmbedSpec {
 impl EmbedSpec {
     /// Rows that stand before those of the input.
     pub fn leading_rows(&self) -> u64 {
-        self.leading.len() as u64
+        self.leading.iter().map(|l| l.count()).sum()
+    }
+
+    /// Whether there are rows that no output reads.
+    pub fn has_registers(&self) -> bool {
+        self.leading.iter().any(|l| l.told() == Told::Registers)
     }
 
     /// Whether the first row is a class token.
@@ -145,7 +150,7 @@ impl EmbedSpec {
                 classes,
                 dropped_percent,
             } => Some((classes, dropped_percent)),
-            Told::Nothing | Told::Time => None,
+            Told::Nothing | Told::Registers | Told::Time => None,
         });
         Conditions {
             time: told().any(|t| t == Told::Time),
@@ -635,9 +640,11 @@ fn condition(
     let mut rows: Vec<Rc<dyn Leading>> = before.to_vec();
     while let Some(part) = args.positional() {
         let row = LEADING.read(part, sink)?;
-        if row.told() == Told::Nothing {
-            let d = incompatible(part.span, "a class token tells nothing of an input");
-            sink.push(d.help(format!("write `{EXAMPLE}`, and `class_token` before it")));
+        if matches!(row.told(), Told::Nothing | Told::Registers) {
+            let name = row.part();
+            let message = format!("`{name}` tells nothing of an input");
+            let d = incompatible(part.span, &message);
+            sink.push(d.help(format!("write `{EXAMPLE}`, and `{name}` before it")));
             return None;
         }
         let kind = |r: &Rc<dyn Leading>| std::mem::discriminant(&r.told());

@@ -235,6 +235,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         table: begin.embed.kind.table(),
         // The first token of a labelled text stands in its place.
         class_token: of_classes || begin.stages.iter().any(|s| s.embed.has_class_token()),
+        registers: begin.stages.iter().any(|s| s.embed.has_registers()),
         own_tokens: sizes.grid.is_some_and(|grid| grid.fixed),
     };
     for o in outputs() {

@@ -334,6 +334,7 @@ fn parts_that_need_tokens_say_so() {
     let of = |table| Embedded {
         table,
         class_token: false,
+        registers: false,
         own_tokens: false,
     };
     tied.fit(at, sizes(&*tokens), of(learned.table()), &mut sink);

@@ -115,6 +115,10 @@ fn other_stages() {
             ", class_token, positions(learned)",
             ", class_token, positions(grid)",
         ),
+        (
+            ", class_token, positions(learned)",
+            ", class_token, registers(rows: 2), positions(learned)",
+        ),
         ("of: class_token", "of: mean"),
         (
             "layernorm |> conv_attention(heads: 2, bias)",

@@ -305,6 +305,13 @@ fn what_does_not_fit_is_said_at_its_place() {
             &[(embed, "linear(width: 6), class_token")],
         ),
         (
+            "a mean of registers",
+            &[
+                (embed, "linear(width: 6), registers(rows: 2)"),
+                (output, "linear(3, of: mean)"),
+            ],
+        ),
+        (
             "a class token of tokens",
             &[
                 (input, "tokens(vocab: 256, context: 9)"),

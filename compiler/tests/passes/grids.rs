@@ -18,11 +18,11 @@ const PICTURES: Pictures = Pictures {
     classes: 5,
 };
 
-/// Stages of 3 × 3 tokens and of 2 × 2, the last with a class token.
+/// Stages of 3 × 3 tokens and of 2 × 2, the last with a class token and registers.
 const STAGES: &str =
     "embed conv(kernel: 3, stride: 2, padding: 1, width: 8, bias, norm), positions(grid)
   evolve one: FLOW for 2 steps { OPTIONS }
-  embed conv(kernel: 2, width: 12, bias), class_token, positions(learned)
+  embed conv(kernel: 2, width: 12, bias), class_token, registers(rows: 2), positions(learned)
   evolve two: FLOW for 1 step { OPTIONS }
   output layernorm |> classes(5, of: class_token)";
 

@@ -4,6 +4,9 @@ use super::{is_false, is_zero};
 use crate::names;
 use serde::{Deserialize, Serialize};
 
+/// Most rows before an input that no output reads.
+pub const MOST_REGISTERS: u64 = 64;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Data {
     /// As written in the source, relative to the working directory.

@@ -18,7 +18,7 @@ pub const MOST_TOKENS: u64 = 1 << 24;
 const MOST_STEPS: u64 = 1 << 40;
 const MOST_SEQUENCES: u64 = 1 << 20;
 /// Most rows before those of an input.
-const MOST_LEADING: u64 = 3;
+const MOST_LEADING: u64 = 3 + odec_program::manifest::MOST_REGISTERS;
 /// Numbers of an image.
 const MOST_OF_AN_IMAGE: u64 = 1 << 28;
 /// Steps of an evolve.

@@ -41,7 +41,7 @@ impl Op for Power {
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let p = self.exponent.to_f64();
-        map(ins[0], |x| x.powf(p))
+        map(ins[0], |x| libm::pow(x, p))
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {

@@ -7,7 +7,7 @@ use crate::layers::{LayerParam, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TypeResult};
+use odec_graph::{Builder, TypeError, Value};
 
 /// The parameter, below `embed`.
 const ROW: &str = "class_token";
@@ -48,12 +48,21 @@ impl Leading for ClassToken {
         Told::Nothing
     }
 
+    fn count(&self) -> u64 {
+        1
+    }
+
     fn params(&self, width: u64) -> Vec<LayerParam> {
         vec![LayerParam::vector(ROW, width, Start::Normal)]
     }
 
-    fn row(&self, b: &mut Builder, _: u64, w: &mut dyn EmbedScope) -> TypeResult {
-        w.param(b, ROW)
+    fn rows(
+        &self,
+        b: &mut Builder,
+        _: u64,
+        w: &mut dyn EmbedScope,
+    ) -> Result<Vec<Value>, TypeError> {
+        Ok(vec![w.param(b, ROW)?])
     }
 
     fn part(&self) -> &'static str {

@@ -8,7 +8,7 @@ use crate::layers::{LayerParam, MAX_WIDTH, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TensorType, TypeResult, nn, ops};
+use odec_graph::{Builder, TensorType, TypeError, Value, nn, ops};
 use odec_program::{Dim, names};
 
 const CLASSES: Argument = Argument::size("classes", "how many classes there are");
@@ -78,6 +78,10 @@ impl Leading for LabelToken {
         }
     }
 
+    fn count(&self) -> u64 {
+        1
+    }
+
     fn params(&self, width: u64) -> Vec<LayerParam> {
         vec![LayerParam {
             path: WEIGHT.into(),
@@ -86,14 +90,19 @@ impl Leading for LabelToken {
         }]
     }
 
-    fn row(&self, b: &mut Builder, _: u64, w: &mut dyn EmbedScope) -> TypeResult {
+    fn rows(
+        &self,
+        b: &mut Builder,
+        _: u64,
+        w: &mut dyn EmbedScope,
+    ) -> Result<Vec<Value>, TypeError> {
         let label = ops::Input {
             name: names::LABEL.into(),
             ty: TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(self.classes)]),
         };
         let label = b.push1(label, &[])?;
         let weight = w.param(b, WEIGHT)?;
-        b.part(PART, |b| nn::linear(b, label, weight))
+        Ok(vec![b.part(PART, |b| nn::linear(b, label, weight))?])
     }
 
     fn part(&self) -> &'static str {

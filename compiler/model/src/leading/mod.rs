@@ -14,25 +14,38 @@ use odec_graph::{Builder, TypeError, TypeResult, Value, nn};
 use std::fmt::Debug;
 use std::rc::Rc;
 
-/// A row before those of the input.
+/// Rows before those of the input.
 pub trait Leading: Debug {
     /// Says what input it has no meaning for.
     fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>);
-    /// What it is made of beside parameters.
+    /// What they are made of beside parameters.
     fn told(&self) -> Told;
+    /// How many they are.
+    fn count(&self) -> u64;
     /// All parameters, by their paths below `embed`, for states of so many columns.
     fn params(&self, width: u64) -> Vec<LayerParam>;
-    /// The row, of so many columns: `[batch, 1, width]`, or `[width]` where it is the same for all inputs.
-    fn row(&self, b: &mut Builder, width: u64, w: &mut dyn EmbedScope) -> TypeResult;
-    /// What it is called in sites.
+    /// The rows in order, of so many columns: `[batch, 1, width]`, or `[width]` where one is the same for all inputs.
+    fn rows(
+        &self,
+        b: &mut Builder,
+        width: u64,
+        w: &mut dyn EmbedScope,
+    ) -> Result<Vec<Value>, TypeError>;
+    /// What they are called in sites.
     fn part(&self) -> &'static str;
 }
 
-/// The states with a row before them. The last row, which runs leave empty, is left out: a sequence stays as long as it is.
-pub fn before(b: &mut Builder, x: Value, row: &dyn Leading, w: &mut dyn EmbedScope) -> TypeResult {
+/// The states with rows before them. As many last rows, which runs leave empty, are left out: a sequence stays as long as it is.
+pub fn before(b: &mut Builder, x: Value, rows: &dyn Leading, w: &mut dyn EmbedScope) -> TypeResult {
     let width = b.ty(x).cols();
-    let first = row.row(b, width, w)?;
-    b.part(row.part(), |b| nn::put_first(b, x, first))
+    let first = rows.rows(b, width, w)?;
+    // The last one first: each is put before all that stand there.
+    b.part(rows.part(), |b| {
+        first
+            .into_iter()
+            .rev()
+            .try_fold(x, |x, row| nn::put_first(b, x, row))
+    })
 }
 
 /// The sum of rows, which fields read as `condition`: `[batch, 1, width]`.
@@ -43,8 +56,11 @@ pub fn condition(
     w: &mut dyn EmbedScope,
 ) -> Result<Option<Value>, TypeError> {
     let mut sum = None;
-    for row in rows {
-        let row = row.row(b, width, w)?;
+    let mut all = Vec::new();
+    for rows in rows {
+        all.extend(rows.rows(b, width, w)?);
+    }
+    for row in all {
         sum = Some(match sum {
             None => row,
             Some(sum) => b.push1(Add, &[sum, row])?,
@@ -56,14 +72,14 @@ pub fn condition(
 /// What a row is made of beside parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
+    /// Of a class token.
     Nothing,
+    /// Nothing either, and no output reads them.
+    Registers,
     /// The time between noise and data.
     Time,
     /// The class, one of so many; of some rows in training not even that.
-    Class {
-        classes: u64,
-        dropped_percent: u32,
-    },
+    Class { classes: u64, dropped_percent: u32 },
 }
 
 /// What a model is told of a row beside the input.
@@ -79,7 +95,7 @@ pub struct Conditions {
     pub at: Span,
 }
 
-parts! { Leading: class_token::ClassToken, time_token::TimeToken, label_token::LabelToken }
+parts! { Leading: class_token::ClassToken, registers::Registers, time_token::TimeToken, label_token::LabelToken }
 
 /// All kinds of rows.
 pub static LEADING: Place<Rc<dyn Leading>> = Place {

@@ -9,7 +9,7 @@ use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{self, Add, Broadcast, Mul, Reshape, Sin, Table};
-use odec_graph::{Builder, Exact, TensorType, TypeResult, nn};
+use odec_graph::{Builder, Exact, TensorType, TypeError, Value, nn};
 use odec_program::manifest::{self, Waves};
 use odec_program::{Dim, names};
 
@@ -67,6 +67,10 @@ impl Leading for TimeToken {
         Told::Time
     }
 
+    fn count(&self) -> u64 {
+        1
+    }
+
     fn params(&self, width: u64) -> Vec<LayerParam> {
         vec![LayerParam {
             path: WEIGHT.into(),
@@ -75,7 +79,12 @@ impl Leading for TimeToken {
         }]
     }
 
-    fn row(&self, b: &mut Builder, width: u64, w: &mut dyn EmbedScope) -> TypeResult {
+    fn rows(
+        &self,
+        b: &mut Builder,
+        width: u64,
+        w: &mut dyn EmbedScope,
+    ) -> Result<Vec<Value>, TypeError> {
         let one_of_a_row = |cols| TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(cols)]);
         let time = ops::Input {
             name: names::TIME.into(),
@@ -88,7 +97,7 @@ impl Leading for TimeToken {
             base: SINUSOID_BASE,
         };
         let scale = Exact::int(self.scale.try_into().unwrap_or(i64::MAX));
-        b.part(PART, |b| {
+        let row = b.part(PART, |b| {
             let columns = |b: &mut Builder, table| {
                 let row = b.push1(Table { table }, &[])?;
                 b.push1(Reshape::fixed(&[width]), &[row])
@@ -102,7 +111,8 @@ impl Leading for TimeToken {
             let angles = b.push1(Add, &[angles, phases])?;
             let features = b.push1(Sin, &[angles])?;
             nn::linear(b, features, weight)
-        })
+        })?;
+        Ok(vec![row])
     }
 
     fn part(&self) -> &'static str {

@@ -81,6 +81,8 @@ pub struct Embedded {
     pub table: Option<&'static str>,
     /// Whether the first row is a class token.
     pub class_token: bool,
+    /// Whether there are rows before the input that no output reads.
+    pub registers: bool,
     /// Whether the last state has tokens of its own, and not those of the input.
     pub own_tokens: bool,
 }

@@ -51,6 +51,10 @@ impl Rows {
                 "a class token is no position of the input, so there is nothing to compare it with",
                 "write `of: class_token` or `of: mean`",
             ),
+            (Rows::Mean, _) if of.registers => (
+                "the mean would be one of registers too, which no output reads",
+                "write `class_token, registers(…)` and `of: class_token`",
+            ),
             (Rows::Positions, false) if of.own_tokens => (
                 "the tokens of the last state are not those of the input, so there is nothing to compare them with",
                 "write `of: mean`",
