@@ -1,13 +1,13 @@
 //! `class_token`: a learned row, in whose last state the class is read.
 
-use super::{Leading, Told, not_of_tokens};
+use super::{Leading, Rows, Told, not_of_tokens};
 use crate::embeddings::EmbedScope;
 use crate::inputs::Input;
 use crate::layers::{LayerParam, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TypeError, Value};
+use odec_graph::Builder;
 
 /// The parameter, below `embed`.
 const ROW: &str = "class_token";
@@ -56,12 +56,7 @@ impl Leading for ClassToken {
         vec![LayerParam::vector(ROW, width, Start::Normal)]
     }
 
-    fn rows(
-        &self,
-        b: &mut Builder,
-        _: u64,
-        w: &mut dyn EmbedScope,
-    ) -> Result<Vec<Value>, TypeError> {
+    fn rows(&self, b: &mut Builder, _: u64, w: &mut dyn EmbedScope) -> Rows {
         Ok(vec![w.param(b, ROW)?])
     }
 

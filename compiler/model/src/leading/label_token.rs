@@ -1,6 +1,6 @@
 //! `label_token`: a row that says of what class the output is to be.
 
-use super::{Leading, Told, not_of_tokens};
+use super::{Leading, Rows, Told, not_of_tokens};
 use crate::arguments::Argument;
 use crate::embeddings::EmbedScope;
 use crate::inputs::Input;
@@ -8,7 +8,7 @@ use crate::layers::{LayerParam, MAX_WIDTH, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TensorType, TypeError, Value, nn, ops};
+use odec_graph::{Builder, TensorType, nn, ops};
 use odec_program::{Dim, names};
 
 const CLASSES: Argument = Argument::size("classes", "how many classes there are");
@@ -90,12 +90,7 @@ impl Leading for LabelToken {
         }]
     }
 
-    fn rows(
-        &self,
-        b: &mut Builder,
-        _: u64,
-        w: &mut dyn EmbedScope,
-    ) -> Result<Vec<Value>, TypeError> {
+    fn rows(&self, b: &mut Builder, _: u64, w: &mut dyn EmbedScope) -> Rows {
         let label = ops::Input {
             name: names::LABEL.into(),
             ty: TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(self.classes)]),

@@ -14,6 +14,9 @@ use odec_graph::{Builder, TypeError, TypeResult, Value, nn};
 use std::fmt::Debug;
 use std::rc::Rc;
 
+/// Rows, or why there are none.
+pub type Rows = Result<Vec<Value>, TypeError>;
+
 /// Rows before those of the input.
 pub trait Leading: Debug {
     /// Says what input it has no meaning for.
@@ -25,12 +28,7 @@ pub trait Leading: Debug {
     /// All parameters, by their paths below `embed`, for states of so many columns.
     fn params(&self, width: u64) -> Vec<LayerParam>;
     /// The rows in order, of so many columns: `[batch, 1, width]`, or `[width]` where one is the same for all inputs.
-    fn rows(
-        &self,
-        b: &mut Builder,
-        width: u64,
-        w: &mut dyn EmbedScope,
-    ) -> Result<Vec<Value>, TypeError>;
+    fn rows(&self, b: &mut Builder, width: u64, w: &mut dyn EmbedScope) -> Rows;
     /// What they are called in sites.
     fn part(&self) -> &'static str;
 }

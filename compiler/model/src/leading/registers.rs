@@ -1,6 +1,6 @@
 //! `registers`: learned rows that no output reads.
 
-use super::{Leading, Told, not_of_tokens};
+use super::{Leading, Rows, Told, not_of_tokens};
 use crate::arguments::Argument;
 use crate::embeddings::EmbedScope;
 use crate::inputs::Input;
@@ -8,7 +8,7 @@ use crate::layers::{LayerParam, Start};
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, TypeError, Value};
+use odec_graph::Builder;
 use odec_program::manifest::MOST_REGISTERS;
 
 const ROWS: Argument = Argument::size("rows", "how many rows there are");
@@ -70,12 +70,7 @@ impl Leading for Registers {
         self.paths().map(vector).collect()
     }
 
-    fn rows(
-        &self,
-        b: &mut Builder,
-        _: u64,
-        w: &mut dyn EmbedScope,
-    ) -> Result<Vec<Value>, TypeError> {
+    fn rows(&self, b: &mut Builder, _: u64, w: &mut dyn EmbedScope) -> Rows {
         self.paths().map(|path| w.param(b, &path)).collect()
     }
 

@@ -1,6 +1,6 @@
 //! `time_token`: a row that says how far the input is between noise and data.
 
-use super::{Leading, Told, not_of_tokens};
+use super::{Leading, Rows, Told, not_of_tokens};
 use crate::arguments::Argument;
 use crate::embeddings::EmbedScope;
 use crate::inputs::Input;
@@ -9,7 +9,7 @@ use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{self, Add, Broadcast, Mul, Reshape, Sin, Table};
-use odec_graph::{Builder, Exact, TensorType, TypeError, Value, nn};
+use odec_graph::{Builder, Exact, TensorType, nn};
 use odec_program::manifest::{self, Waves};
 use odec_program::{Dim, names};
 
@@ -79,12 +79,7 @@ impl Leading for TimeToken {
         }]
     }
 
-    fn rows(
-        &self,
-        b: &mut Builder,
-        width: u64,
-        w: &mut dyn EmbedScope,
-    ) -> Result<Vec<Value>, TypeError> {
+    fn rows(&self, b: &mut Builder, width: u64, w: &mut dyn EmbedScope) -> Rows {
         let one_of_a_row = |cols| TensorType::real([Dim::Batch, Dim::Fixed(1), Dim::Fixed(cols)]);
         let time = ops::Input {
             name: names::TIME.into(),
