@@ -408,7 +408,7 @@ fn what_cannot_be_drawn_is_said() {
     let guided = [&compare("rk4")[..], &["--guidance", "2"]].concat();
     refused("always", &guided, "label_token(classes: …, dropped: 10%)");
     refused("run", &["--prompt", "a"], "-o samples.png");
-    refused("told", &["--prompt", "a"], "tells the classes of images");
+    refused("told", &["--prompt", "a"], "tells classes");
     let [negative, none] = ["-1", "NaN"].map(|w| [&good[..], &["--guidance", w]].concat());
     for args in [
         &good[..4],

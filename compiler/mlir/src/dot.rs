@@ -1,8 +1,8 @@
 //! Dot products of pairs of bf16 for targets that have no such instruction: the same bits, in plain arithmetic.
 //!
 //! Takes a type of f32 vectors; gives the text of a private function `(a, b, c) → c` with the products of pairs added, where a and b are words of 32 bits, each
-//! a pair. It is what `vdpbf16ps` is defined to compute ([`odec_program::dot`]). No program is planned so: tests run with it what is planned for
-//! `cpu:avx512bf16`, on any processor. It is much slower than the instruction, and stays a function so that kernels that call it a hundred times stay short.
+//! a pair. It is what `vdpbf16ps` is defined to compute ([`odec_program::dot`]). It is for tests alone, which run the programs of `cpu:avx512bf16` on other
+//! processors with it. It is much slower than the instruction. It is not inlined: a kernel calls it a hundred times, and would take minutes to compile.
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::fma::sum_to_odd;

@@ -271,6 +271,10 @@ fn mistakes_in_primitives() {
             "rmsnorm |> attention(heads: 4, window: 0, causal)",
         ),
         ("dropped", "rmsnorm |> linear |> dropout(120%)"),
+        (
+            "dropped_batch",
+            "rmsnorm |> linear |> dropout(10%, each: batch)",
+        ),
     ] {
         let head = "input tokens(vocab: 256, context: 8)\n embed learned(width: 8)";
         let text = format!(

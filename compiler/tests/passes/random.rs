@@ -348,29 +348,10 @@ fn graphs(recipe: &Recipe) -> (Graph, Graph, Vec<Parameter>) {
 }
 
 fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Model<'a> {
+    let run = (manifest::Precision::F32, Bindings::new(3, 4));
     Model {
-        name: "random",
-        source: "",
-        model: manifest::Model {
-            vocab: VOCAB,
-            tokens: None,
-            context: AT.seq,
-            source: 0,
-            width: WIDTH,
-            also: Default::default(),
-        },
-        params,
-        forward,
-        decode: None,
-        several: None,
-        translation: None,
-        loss: None,
         grad: Some(grad),
-        train: None,
-        precision: manifest::Precision::F32,
-        claims: vec![],
-        depths: vec![],
-        maxima: Bindings::new(3, 4),
+        ..Model::alone("random", forward, params, [VOCAB, WIDTH], run)
     }
 }
 

@@ -168,7 +168,7 @@ impl Loss {
                 "this model fills in masked tokens and was not trained to continue a text; `odec eval` measures its loss"
             }
             Loss::Class => {
-                "this model tells the classes of images, so there is nothing to generate; `odec eval` measures how many it tells right"
+                "this model tells classes, so there is nothing to generate; `odec classify` gives it texts or images, `odec eval` measures how many it tells right"
             }
             Loss::Mse | Loss::Bce => {
                 "this model gives numbers, so there is nothing to generate; `odec eval` measures how far off they are"

@@ -80,7 +80,7 @@ impl Layer for Dropout {
             let d = Diagnostic::error(codes::MISSING_ARGUMENT, r.span(), message);
             return r.fail(d.help("write, for example, `dropout(10%)`"));
         };
-        let each = r.word(&EACH, "`dropout` draws no numbers for each of these");
+        let each = r.word(&EACH, "`dropout` drops elements, tokens or sequences");
         let value = exact(rate, &Scope::new()).and_then(|x| bounded(x, BOUNDS, rate.span));
         let rate = r.report(value)?;
         let each = [Each::Token, Each::Sequence, Each::Element][each?];
