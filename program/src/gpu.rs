@@ -135,8 +135,9 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             shared: attend::forward_shared(a),
         },
         KernelSpec::AttendBackward(a) => Shape {
-            // Gradients of queries, then those of keys and values.
-            blocks: attend::blocks(a, dims, attend::ROWS).iter().sum(),
+            // Gradients of queries, then those of keys and values, then those of distances.
+            blocks: attend::blocks(a, dims, attend::ROWS).iter().sum::<u64>()
+                + attend::of_distances(a, dims),
             threads: attend::THREADS,
             shared: attend::backward_shared(a),
         },
@@ -381,6 +382,12 @@ pub mod attend {
         [of(a.heads, seq), of(a.kv_heads, keys)]
     }
 
+    /// Blocks of distances whose biases have gradients, of a column of the table each.
+    pub fn of_distances(a: &Attend, dims: &[u64]) -> u64 {
+        let tiles = || dims[0] * a.bias_columns() * dims[1].div_ceil(ROWS);
+        a.scores.distances.map_or(0, |_| tiles())
+    }
+
     /// Elements of the operands' tiles.
     pub fn staged(a: &Attend) -> u64 {
         (DEPTH * (ROWS + COLS + 2 * PAD))
@@ -481,7 +488,7 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let backward = matches!(spec, KernelSpec::AttendBackward(_));
-            // The others are numbers for each head or token: statistics, sinks, and who takes part.
+            // The others are numbers for each head or token: statistics, sinks, biases, and who takes part.
             let columns = match n {
                 3 => !(backward && a.reads_delta()),
                 n => n < 3 || (backward && (5..9).contains(&n)),

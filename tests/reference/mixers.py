@@ -68,6 +68,17 @@ def alibi(p: Parameters, heads: int, x: Array) -> Array:
     return linear(p, ".linear.4", operands(q, k, v, heads, slopes=slopes[:, None, None]))
 
 
+def distances(p: Parameters, heads: int, x: Array) -> Array:
+    """A learned number for each head and each of four buckets of distances: 0, 1, 2 and 3, and all that are farther (Raffel et al. 2020, section 2.1, for
+    5 distances: 2 + floor(2 log(d/2) / log(5/2)))."""
+    place = np.arange(x.shape[1])
+    far = place[:, None] - place[None, :]
+    buckets = np.array([0, 1, 2, 2, 3])
+    bias = np.transpose(p[".attend.distances"][buckets[np.clip(far, 0, 4)]], (2, 0, 1))
+    q, k, v = (apart(linear(p, f".linear.{n}", x), heads) for n in (1, 2, 3))
+    return linear(p, ".linear.4", weighted(q, k, v, far >= 0, 1.0, bias))
+
+
 def latent(p: Parameters, heads: int, x: Array) -> Array:
     """Each head has a query for the latent columns and one for a turned key, which all heads share; values are the latent columns (DeepSeek-AI
     2024, equations 9 to 19, with the matrices of keys in those of queries, and those of values in that of the result)."""
@@ -213,6 +224,10 @@ def after_norm(compute: Callable[[Parameters, int, Array], Array], table: Callab
 MIXERS = {
     "head_norm": after_norm(head_norm, head_norm_table),
     "alibi": after_norm(alibi, lambda shape: maps(shape, *(f"linear.{n}" for n in (1, 2, 3, 4)))),
+    "distances": after_norm(
+        distances,
+        lambda shape: maps(shape, *(f"linear.{n}" for n in (1, 2, 3, 4))) | {"attend.distances": (4, shape.heads)},
+    ),
     "differential": after_norm(differential, differential_table),
     "latent": after_norm(latent, latent_table),
     "gla": after_norm(gla, gla_table),

@@ -1413,6 +1413,13 @@ field seen(u, v) = attend(u |> linear, u |> linear, v, heads: 4, causal) |> line
         heads=("same.heads", "far.heads", "less.heads"),
         hidden=(),
     ),
+    "distances": System(
+        splitting(("near", 1.0), ("ffn", 1.0)),
+        definitions="field near = rmsnorm |> distance_attention(heads: 4, distances: 5, buckets: 4, scale: 1, causal)\n",
+        flow="lie(near, ffn)",
+        fields={"near": "distances", "ffn": "ffn"},
+        heads=("near.heads",),
+    ),
     "latent": System(
         splitting(("near", 1.0), ("ffn", 1.0)),
         definitions="field near = rmsnorm |> latent_attention(heads: 4, latent: 8)\n",

@@ -82,7 +82,7 @@ pub(crate) fn emit_scatter_add(e: &mut Emitter, kernel: &Gather) -> Result<(), S
     Ok(())
 }
 
-/// `table[p] = Σ_b rows[b·seq + p]`; operands rows, table.
+/// `table[p] = Σ_b rows[b·seq + p]`, and in the last row those beyond it; operands rows, table.
 pub(crate) fn emit_position_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), String> {
     let (batch, seq) = (e.dim(0), e.dim(1));
     sums(e, kernel, |e, p| {
@@ -92,6 +92,7 @@ pub(crate) fn emit_position_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), 
             count: e.select(read, batch, zero),
             first: p,
             apart: seq,
+            turns: turns(e, p, seq),
         }
     })
 }
@@ -103,21 +104,43 @@ pub(crate) fn emit_sequence_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), 
         count: seq,
         first: e.mul(sequence, seq),
         apart: e.int(1),
+        turns: e.int(1),
     })
 }
 
-/// The rows of a sum: `first + i·apart` for i below `count`.
+/// How many positions a row of a sum by position has: the last one all that are left.
+pub(crate) fn turns(e: &mut Emitter, p: Val, seq: Val) -> Val {
+    let (rows, one) = (e.dim(2), e.int(1));
+    let next = e.add_int(p, 1);
+    let (is_last, left) = (e.cmp(Cmp::Ge, next, rows), e.sub(seq, p));
+    e.select(is_last, left, one)
+}
+
+/// The rows of a sum: `first + i·apart` for i below `count`; then, so many turns in all, those right behind each.
 pub(crate) struct Terms {
     pub count: Val,
     pub first: Val,
     pub apart: Val,
+    pub turns: Val,
 }
 
 impl Terms {
-    /// The number of a row.
-    pub fn row(&self, e: &mut Emitter, i: Val) -> Val {
-        let further = e.mul(i, self.apart);
-        e.add(further, self.first)
+    /// The sum: `add` adds a row.
+    pub fn sum(
+        &self,
+        e: &mut Emitter,
+        nothing: Val,
+        add: impl Fn(&mut Emitter, Val, Val) -> Val,
+    ) -> Val {
+        let zero = e.int(0);
+        e.for_with(zero, self.turns, 1, &[nothing], |e, behind, sum| {
+            let first = e.add(self.first, behind);
+            e.for_with(zero, self.count, 1, sum, |e, i, sum| {
+                let further = e.mul(i, self.apart);
+                let row = e.add(first, further);
+                vec![add(e, row, sum[0])]
+            })
+        })[0]
     }
 }
 
@@ -135,13 +158,12 @@ fn sums(
         let to = row_at(e, out, r, n);
         let sum = |e: &mut Emitter, cols: Columns| {
             let nothing = e.float(0.0, Type::vector(e.elem, WIDTH));
-            let sums = e.for_with(zero, terms.count, 1, &[nothing], |e, i, sum| {
-                let r = terms.row(e, i);
+            let sum = terms.sum(e, nothing, |e, r, sum| {
                 let from = row_at(e, rows, r, n);
                 let x = load_columns(e, from, e.elem, ColMap::Col, cols);
-                vec![e.add(sum[0], x)]
+                e.add(sum, x)
             });
-            store_columns(e, sums[0], to, e.elem, cols);
+            store_columns(e, sum, to, e.elem, cols);
         };
         let whole = n / WIDTH * WIDTH;
         let last = e.int(whole as i64);

@@ -53,7 +53,7 @@ impl GraphBuilder<'_> {
             (rows, padding) => rows.or(padding.copied()),
         };
         // Distances are those of all tokens.
-        let partial = attention.window.is_none() && !attention.alibi;
+        let partial = attention.window.is_none() && !attention.compares_places();
         let others = sequence != self.sequence;
         let (attention, operands) = match left_out {
             Some(rows) if partial => {
@@ -138,7 +138,7 @@ impl GraphBuilder<'_> {
             let given: Vec<Value> = [cache, operands[n]].into_iter().chain(places).collect();
             operands[n] = b.push1(Append { each }, &given)?;
         }
-        // Behind keys and values, before sinks.
+        // Behind keys and values, before all others.
         if let Some(places) = self.places(b)? {
             operands.insert(3, places);
         }

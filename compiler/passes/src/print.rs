@@ -226,6 +226,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
             Some(Table::Frequencies(_)) => "frequencies".into(),
             Some(Table::Phases(_)) => "phases".into(),
             Some(Table::Index { .. }) => "index".into(),
+            Some(Table::Buckets { .. }) => "buckets".into(),
             None => format!("consts@{}", o.offset),
         },
         Slot::Prepared => format!("prepared@{}", o.offset),

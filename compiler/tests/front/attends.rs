@@ -80,7 +80,8 @@ struct Rule<'a> {
     kv_heads: usize,
     /// What is made of a scaled score, in head h, of query i and key j.
     score: &'a dyn Fn(f64, usize, usize, usize) -> f64,
-    /// How many tokens a token sees.
+    /// Whether it sees those up to itself alone, and how many.
+    causal: bool,
     window: usize,
     sinks: Option<&'a [f64]>,
 }
@@ -92,7 +93,9 @@ fn attended(rule: &Rule, [q, k, v]: [&Matrix; 3]) -> Matrix {
     for i in 0..q.len() {
         for h in 0..rule.heads {
             let g = h / (rule.heads / rule.kv_heads);
-            let seen: Vec<usize> = (0..=i).filter(|j| i - j < rule.window).collect();
+            let end = if rule.causal { i + 1 } else { q.len() };
+            let seen = (0..end).filter(|j| i.saturating_sub(*j) < rule.window);
+            let seen: Vec<usize> = seen.collect();
             let weight = |j: &usize| {
                 let mut product = 0.0;
                 for c in 0..head {
@@ -123,6 +126,7 @@ fn rule(heads: usize, score: &dyn Fn(f64, usize, usize, usize) -> f64) -> Rule<'
         heads,
         kv_heads: heads,
         score,
+        causal: true,
         window: usize::MAX,
         sinks: None,
     }
@@ -152,6 +156,33 @@ fn alibi() {
     let [q, k, v] = projected(&x, &maps);
     let wanted = attended(&rule(4, &score), [&q, &k, &v]);
     close(text, &computed(text, &x, &maps), &wanted);
+}
+
+/// Raffel et al. 2020, section 2.1: a learned number of each head and distance; the last one is that of all tokens that are farther away. Where tokens behind
+/// are seen, these have numbers of their own.
+#[test]
+fn distances() {
+    let (x, maps) = (matrix(TOKENS, WIDTH, 1), maps(&[16, 16, 16]));
+    let table = matrix(3, 4, 9);
+    let number = |i: usize, j: usize, h: usize| {
+        let column = if j > i { 2 + h } else { h };
+        table[i.abs_diff(j).min(2)][column]
+    };
+    let score = |s: f64, h: usize, i: usize, j: usize| s + number(i, j, h);
+    let [q, k, v] = projected(&x, &maps);
+    for causal in [true, false] {
+        let word = if causal { ", causal" } else { "" };
+        let text = format!("attend(linear, linear, linear, heads: 2{word}, distances: 3)");
+        let columns = if causal { 2 } else { 4 };
+        let own = table.iter().map(|row| row[..columns].to_vec()).collect();
+        let maps = [&maps[..], &[own]].concat();
+        let rule = Rule {
+            causal,
+            ..rule(2, &score)
+        };
+        let wanted = attended(&rule, [&q, &k, &v]);
+        close(&text, &computed(&text, &x, &maps), &wanted);
+    }
 }
 
 /// Gemma Team 2024, section 2: `c · tanh(s/c)`, here by exponentials; with shared keys, a window and another scale.

@@ -178,6 +178,11 @@ fn what_does_not_go_together_is_said() {
             "attention(heads: 2)\n",
             "attend(linear, linear, linear, heads: 2, softcap: 5, bias: alibi)\n",
         ),
+        (
+            "what fills up rows at a learned distance under a bound",
+            "attention(heads: 2)\n",
+            "attend(linear, linear, linear, heads: 2, softcap: 5, distances: 4)\n",
+        ),
         ("another label", "input  source", "input  french"),
         ("a label that is taken", "input  source", "input  targets"),
         ("an evolve of that name", "evolve encoder", "evolve source"),

@@ -559,7 +559,7 @@ const MIXED: &str = "field g = rmsnorm |> attention(heads: 2, kv_heads: 1, causa
 const BOUNDED: &str =
     "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, softcap: 3/4, sinks)";
 /// Attention in which distances count, those of all tokens.
-const DISTANT: &str = "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, window: 3, bias: alibi, sinks)";
+const DISTANT: &str = "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, window: 3, bias: alibi, distances: 2, sinks)";
 
 /// Maps of heads: a matrix for each, one for all, and one by its transpose.
 const HEADED: &str = "layer headed(x: value) {\n  learn w[2, 3, width/2] = normal\n  learn v[8, width] = normal\n  \

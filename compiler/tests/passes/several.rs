@@ -38,6 +38,12 @@ fn each_text_is_what_it_is_alone() {
         (", positions(sinusoidal)", "attention(heads: 2, causal)", ""),
         ("", "sink_attention(heads: 2, kv_heads: 2, window: 6)", ""),
         ("", "alibi_attention(heads: 2)", ""),
+        ("", "distance_attention(heads: 2, distances: 5, causal)", ""),
+        (
+            "",
+            "distance_attention(heads: 2, distances: 5, buckets: 4, causal)",
+            "precision bf16",
+        ),
         ("", "linear_attention(heads: 2)", ""),
         ("", "gla(heads: 2)", ""),
         ("", "min_gru", ""),

@@ -131,11 +131,11 @@ pub mod attend {
     /// The widest head whose sums fit into registers.
     pub const MAX_HEAD: u64 = 128;
 
-    /// Whether attention runs on tensor cores: heads of whole instructions, those of values as wide, read in bf16.
+    /// Whether attention runs on tensor cores: heads of whole instructions, those of values as wide, read in bf16, without lists and tables.
     pub fn runs(a: &Attend) -> bool {
         let whole = a.head.is_multiple_of(16) && (16..=MAX_HEAD).contains(&a.head);
         let halves = a.dtype == DType::F32 && a.inputs == DType::Bf16;
-        let one = a.room.is_none() && !a.partial;
+        let one = a.room.is_none() && !a.partial && a.scores.distances.is_none();
         halves && whole && one && a.value_head() == a.head && a.scale > 0.0
     }
 

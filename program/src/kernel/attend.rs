@@ -24,17 +24,18 @@ use std::ops::Range;
 ///
 /// dims: `[batch, seq]`, and `keys` behind them where keys and values are of other tokens ([`Attend::others`]): as many of each sequence, all of which every
 /// query sees.
-/// Forward: operands q, k, v, o, lse, and sinks if there are; `lse` is [batch, seq, heads], the natural log of the sum of
+/// Forward: operands q, k, v, o, lse, and sinks and biases if there are; `lse` is [batch, seq, heads], the natural log of the sum of
 /// exponentials of scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
 /// (index = (b · heads + h) · blocks + block).
-/// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v, with δ in the place of o where inputs are rounded ([`Attend::reads_delta`]). tiles:
+/// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v, with δ in the place of o where inputs are rounded ([`Attend::reads_delta`]); with biases,
+/// behind these d_distances [batch, seq, columns of biases], the sums of the gradients of all scores at each distance, queries in order, and the biases. tiles:
 /// `batch · kv_heads`.
-/// Cached, one sequence (causal): dims `[seq, past]`, operands q, k, v, o, and sinks if there are; k and v hold `past + seq` rows, query row i has
+/// Cached, one sequence (causal): dims `[seq, past]`, operands q, k, v, o, and sinks and biases if there are; k and v hold `past + seq` rows, query row i has
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
 /// Cached, several sequences (`room`): k and v hold `room` rows for each sequence. tiles: `sequences · heads · ceil(seq / QUERIES)`. Causal, there is one
 /// query of each sequence, at a position of its own below `room`, and the result is as above: dims `[1, past, sequences, room]`, an operand of positions
-/// (i32) behind o and before sinks, of which none is above `past`, which says nothing else. Not causal, queries see all `room` rows, and `past` says
+/// (i32) behind o and before all others, of which none is above `past`, which says nothing else. Not causal, queries see all `room` rows, and `past` says
 /// nothing: dims `[seq, past, sequences]`.
 /// Partial: a last operand has a number for each token of the sequence, those that are kept included. A token takes part if its number is 0 or more: the
 /// others are no keys, and results of their queries and gradients of their rows are 0. Blocks, pairs, and what causal queries see, are counted in the tokens that take part,
@@ -329,7 +330,12 @@ impl Attend {
         } else {
             0
         };
-        2 * b * (d + v) + b * b + rows + 4 * b + 64
+        2 * b * (d + v) + b * b + rows + 4 * b + 64 + self.near()
+    }
+
+    /// Elements of scratch for the biases of the distances within a pair of blocks.
+    pub fn near(&self) -> u64 {
+        self.scores.distances.map_or(0, |_| 2 * Self::BLOCK)
     }
 
     /// Elements of a block of rows beside each other, of queries, keys or values.
@@ -375,10 +381,10 @@ impl Attend {
         if let Some(room) = self.room {
             validate::length("rows that are kept", room)?;
         }
-        if self.partial && (self.window.is_some() || self.scores.alibi) {
+        if self.partial && (self.window.is_some() || self.scores.compare_places()) {
             return Err("distances count where some tokens take no part".into());
         }
-        if self.others && (self.causal || self.scores.alibi || self.room.is_some()) {
+        if self.others && (self.causal || self.scores.compare_places() || self.room.is_some()) {
             return Err("keys of other tokens have no order among its own".into());
         }
         match self.window {
@@ -463,6 +469,7 @@ impl Attend {
         scores.spec.scores = Scores {
             softcap: Some(1.5),
             alibi: true,
+            distances: Some(3),
             sinks,
         };
         let mut pairs = values.clone();
@@ -483,7 +490,7 @@ impl Attend {
     pub(super) fn samples_of_others(dims: &[u64], sinks: bool) -> Vec<Sample<Attend>> {
         let mut all = vec![];
         for mut sample in Attend::samples_at(dims, sinks) {
-            if sample.spec.scores.alibi {
+            if sample.spec.scores.compare_places() {
                 continue;
             }
             (sample.spec.causal, sample.spec.window) = (false, None);
@@ -521,7 +528,7 @@ impl Kind for AttendKind {
             a.statistic("lse", Mode::Write, &[0, 1]),
         ];
         let numbers = a.numbers(Count::rows(a.tokens(K.into()), 1));
-        let behind = a.sinks().into_iter().chain(numbers);
+        let behind = a.sinks().into_iter().chain(a.biases()).chain(numbers);
         a.signature(operands.into_iter().chain(behind).collect(), 3)
     }
 
@@ -543,9 +550,11 @@ impl Kind for AttendKind {
         full.spec.causal = false;
         let mut some = full.clone();
         some.spec.partial = true;
+        let mut far = full.clone();
+        far.spec.scores.distances = Some(2);
         let mut rounding = all[1].clone();
         rounding.spec.rounds = true;
-        all.extend([full, some, rounding]);
+        all.extend([full, some, far, rounding]);
         all.extend(Attend::samples_of_others(&[2, 5, 3], true));
         all
     }
@@ -576,6 +585,12 @@ impl<M> Head<'_, M> {
     /// Element number of the row's statistic.
     pub(super) fn statistic(&self, row: u64) -> u64 {
         (self.batch * self.seq + row) * self.kernel.heads + self.number
+    }
+
+    /// Element number of the gradient of a distance's biases, of keys before queries or behind them.
+    pub(super) fn of_distance(&self, distance: u64, side: u64) -> u64 {
+        let row = self.batch * self.seq + distance;
+        row * self.kernel.bias_columns() + side * self.kernel.heads + self.number
     }
 
     /// Element number of the row's first column in an operand.
@@ -742,9 +757,10 @@ pub(super) struct Query<'a, T> {
 }
 
 impl<'a, T: Real> Query<'a, T> {
-    pub(super) fn new(kernel: &'a Attend) -> Self {
+    /// `biases`: the operand that they are, where there are some.
+    pub(super) fn new(kernel: &'a Attend, memory: &impl Memory<T>, biases: u32) -> Self {
         let (exp, log) = (Apply::new(UnaryOp::Exp), Apply::new(UnaryOp::Log));
-        let shaping = Shaping::new(kernel);
+        let shaping = Shaping::new(kernel, memory, biases);
         Query {
             kernel,
             shaping,
@@ -809,10 +825,12 @@ impl<'a, T: Real> Query<'a, T> {
 
 /// Runs a whole launch of the forward kernel. `dims` are `[batch, seq]`, and `keys` where these are others.
 pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: &[u64]) {
-    let mut query = Query::<T>::new(kernel);
+    let biases = SINKS + u32::from(kernel.scores.sinks);
+    let mut query = Query::<T>::new(kernel, memory, biases);
     let lengths = kernel.lengths(dims);
     let [_, seq, keys] = lengths;
-    let numbers = SINKS + u32::from(kernel.scores.sinks);
+    // Never with biases.
+    let numbers = biases;
     each_head(kernel, memory, lengths, |mut head| {
         let part = head.part::<T>(keys, numbers);
         let own = head.queries(&part);

@@ -1,6 +1,6 @@
 //! Gradients of attention ([`Attend`]): signature and meaning.
 
-use super::attend::{Apply, Attend, K, LSE, O, Q, V, each_head};
+use super::attend::{Apply, Attend, Head, K, LSE, O, Q, V, each_head};
 use super::products::{self, pieces};
 use super::scores::Shaping;
 use super::signature::{Count, Mode, OperandAccess, Signature};
@@ -18,7 +18,10 @@ const D_O: u32 = 5;
 const D_Q: u32 = 6;
 const D_K: u32 = 7;
 const D_V: u32 = 8;
+/// Never together.
 const NUMBERS: u32 = 9;
+const D_DISTANCES: u32 = 9;
+const BIASES: u32 = 10;
 
 pub(super) struct AttendBackwardKind;
 
@@ -60,12 +63,17 @@ impl Kind for AttendBackwardKind {
             a.of_tokens(7, Mode::Write),
             a.of_tokens(8, Mode::Write),
         ];
+        let of_distances = Count::rows(&[0, 1], a.bias_columns());
+        let of_distances = a
+            .biases()
+            .map(|_| OperandAccess::new("d_distances", a.dtype, Mode::Write, [of_distances]));
         let numbers = a.numbers(Count::rows(a.tokens(K.into()), 1));
-        let operands = operands.into_iter().chain(numbers).collect();
+        let behind = of_distances.into_iter().chain(a.biases()).chain(numbers);
+        let operands = operands.into_iter().chain(behind).collect();
         let (block, d, v) = (Attend::BLOCK, a.padded_head(), a.padded_value());
         // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta. In pairs, all blocks but k and d_q take half of that, which leaves
         // more than the half block that holds the gradient once more, and another one on tile registers.
-        let fixed = block * (4 * d + 3 * v) + 2 * block * block + 2 * block + 64;
+        let fixed = block * (4 * d + 3 * v) + 2 * block * block + 2 * block + 64 + 2 * a.near();
         let mut scratch = a.list_scratch(fixed, a.of_keys(2));
         // d_k and d_v of the sequence
         scratch.push(a.of_keys(d + v));
@@ -93,7 +101,10 @@ impl Kind for AttendBackwardKind {
         let mut all = Attend::samples_at(&[2, 5], false);
         let mut some = all[0].clone();
         (some.spec.causal, some.spec.partial) = (false, true);
-        all.push(some);
+        let mut far = all[0].clone();
+        far.spec.causal = false;
+        far.spec.scores.distances = Some(2);
+        all.extend([some, far]);
         all.extend(Attend::samples_of_others(&[2, 5, 3], false));
         all
     }
@@ -101,12 +112,12 @@ impl Kind for AttendBackwardKind {
 
 /// Runs a whole launch of the backward kernel. `dims` are `[batch, seq]`, and `keys` where these are others. With P the softmax of the scores and
 /// δ = Σ dO ∘ O per row, of dO as it is read, in the order of a row reduction (where inputs are rounded it is an operand): dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q; where scores are bounded, dS is multiplied by what
-/// the bound's derivative is. Heads that share keys add to their gradients one after the other. Sinks, with which o and lse were made, are part of
+/// the bound's derivative is. The gradient of a bias is `P ∘ (dO·Vᵀ − δ)`. Heads that share keys add to their gradients one after the other. Sinks, with which o and lse were made, are part of
 /// both: P are the weights that are left to keys.
 pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: &[u64]) {
     let op = T::binary;
     let mut exp = Apply::new(UnaryOp::Exp);
-    let mut shaping = Shaping::new(kernel);
+    let mut shaping = Shaping::new(kernel, memory, BIASES);
     let (scale, order) = (T::of(kernel.scale), kernel.order);
     let lengths = kernel.lengths(dims);
     each_head(kernel, memory, lengths, |mut head| {
@@ -120,6 +131,7 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
             0 => (zero(kernel.head), zero(kernel.value_head())),
             _ => (head.rows::<T>(D_K, &part), head.rows::<T>(D_V, &part)),
         };
+        let mut d_biases = Biases::of(kernel, lengths[1]);
         // Queries that are multiplied together.
         for queries in pieces(0..q.len(), order.chunk()) {
             let mut all: Vec<Seen<T>> = vec![];
@@ -140,6 +152,7 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
                 let slope = |((j, p), bend): ((usize, &T), Option<T>)| {
                     let rate = products::sum(order, &v[j], &d_o[i]);
                     let slope = op(BinaryOp::Mul, *p, op(BinaryOp::Sub, rate, delta));
+                    d_biases.add(i, j, slope);
                     let slope = bend.map_or(slope, |bend| op(BinaryOp::Mul, slope, bend));
                     op(BinaryOp::Mul, slope, scale)
                 };
@@ -188,11 +201,45 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
             head.write(D_K, *row, d_k);
             head.write(D_V, *row, d_v);
         }
+        d_biases.write(&mut head);
         head.clear::<T>(D_Q, &own);
         for operand in [D_K, D_V] {
             head.clear::<T>(operand, &part);
         }
     });
+}
+
+/// The gradients of a head's biases, by distance, of keys before queries and behind them: nothing where there are none.
+struct Biases<T> {
+    sums: Vec<Vec<T>>,
+}
+
+impl<T: Real> Biases<T> {
+    fn of(kernel: &Attend, seq: u64) -> Biases<T> {
+        let sides = match kernel.scores.distances {
+            Some(_) => kernel.bias_columns() / kernel.heads,
+            None => 0,
+        };
+        Biases {
+            sums: vec![vec![T::ZERO; seq as usize]; sides as usize],
+        }
+    }
+
+    fn add(&mut self, i: usize, j: usize, slope: T) {
+        if let Some(side) = self.sums.get_mut(usize::from(j > i)) {
+            let sum = &mut side[i.abs_diff(j)];
+            *sum = T::binary(BinaryOp::Add, *sum, slope);
+        }
+    }
+
+    fn write<M: Memory<T>>(&self, head: &mut Head<M>) {
+        for (side, sums) in self.sums.iter().enumerate() {
+            for (distance, sum) in sums.iter().enumerate() {
+                let at = head.of_distance(distance as u64, side as u64);
+                head.memory.store(D_DISTANCES, at, *sum);
+            }
+        }
+    }
 }
 
 /// What a query makes of the keys that it sees.

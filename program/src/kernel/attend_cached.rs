@@ -7,7 +7,7 @@ use crate::DType;
 use crate::eval::Memory;
 use crate::real::Real;
 
-/// Positions, where each sequence has its own; sinks are behind all others.
+/// Positions, where each sequence has its own.
 const PLACES: u32 = 4;
 
 pub(super) struct AttendCachedKind;
@@ -24,7 +24,9 @@ impl Kind for AttendCachedKind {
         a.validate()?;
         match (a.causal, a.room) {
             (false, None) => Err("attention to the kept keys of one sequence is causal".into()),
-            (false, Some(_)) if a.scores.alibi => Err("its queries have no places".into()),
+            (false, Some(_)) if a.scores.compare_places() => {
+                Err("its queries have no places".into())
+            }
             _ if a.others => Err("keys that are kept are of a number of their own".into()),
             _ => Ok(()),
         }
@@ -42,7 +44,9 @@ impl Kind for AttendCachedKind {
             a.rows(3, Mode::Write, rows),
         ];
         let operands = operands.into_iter().chain(places(a)).chain(a.sinks());
-        let operands = operands.chain(a.partial.then(|| a.kept_numbers()));
+        let operands = operands
+            .chain(a.biases())
+            .chain(a.partial.then(|| a.kept_numbers()));
         let operands = operands.collect();
         let mut dims = vec![Dimension::any("seq"), Dimension::any("past")];
         dims.extend(a.room.map(|_| Dimension::any("sequences")));
@@ -105,7 +109,7 @@ impl Kind for AttendCachedKind {
                 window: None,
                 ..of(8)
             };
-            if !full.scores.alibi {
+            if !full.scores.compare_places() {
                 all.push(Sample::new(full, &[3, 4, 2], &[]));
             }
         }
@@ -134,8 +138,9 @@ pub fn eval_attend_cached<T: Real>(
     };
     let own = kernel.own_positions().is_some();
     let sinks = PLACES + u32::from(own);
-    let numbers = sinks + u32::from(kernel.scores.sinks);
-    let mut query = Query::<T>::new(kernel);
+    // Never together.
+    let [numbers, biases] = [sinks + u32::from(kernel.scores.sinks); 2];
+    let mut query = Query::<T>::new(kernel, memory, biases);
     each_head(kernel, memory, [sequences, seq, keys], |mut head| {
         let past = match own {
             true => head.memory.index(PLACES, head.batch),

@@ -1,4 +1,4 @@
-//! Sums of rows of the same position ([`Gather`]): signature and meaning.
+//! Sums of rows of the same position ([`Gather`]), and of all that are beyond the last: signature and meaning.
 
 use super::gather::Gather;
 use super::signature::{Count, Dimension, Mode, Signature, Work};
@@ -48,18 +48,25 @@ impl Kind for PositionSumKind {
         let (batch, seq) = (at.dims[0], at.dims[1]);
         for p in 0..at.dims[2] {
             let sequences = if p < seq { batch } else { 0 };
+            // The last row takes what is beyond it as well.
+            let end = if p + 1 == at.dims[2] { seq } else { p + 1 };
             for c in 0..g.cols {
-                let add = |sum: T, b: u64| {
-                    let x = m.load(0, (b * seq + p) * g.cols + c);
+                let rows = (p..end).flat_map(|p| (0..sequences).map(move |b| b * seq + p));
+                let add = |sum: T, row: u64| {
+                    let x = m.load(0, row * g.cols + c);
                     T::binary(BinaryOp::Add, sum, x)
                 };
-                let sum = (0..sequences).fold(T::ZERO, add);
+                let sum = rows.fold(T::ZERO, add);
                 m.store(1, p * g.cols + c, sum);
             }
         }
     }
 
     fn samples() -> Vec<Sample<Gather>> {
+        let beyond = Gather::samples_at(&[2, 5, 3]);
         Gather::samples_at(&[2, 3, 5])
+            .into_iter()
+            .chain(beyond)
+            .collect()
     }
 }

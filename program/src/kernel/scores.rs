@@ -1,9 +1,12 @@
-//! What becomes of attention's scores before their softmax: a bound that is approached smoothly, a bias by distance, and sinks.
+//! What becomes of attention's scores before their softmax: a bound that is approached smoothly, biases by distance, and sinks.
 //!
 //! `sᵢⱼ ← softcap · tanh(sᵢⱼ / softcap)` (Gemma 2, 2024), then `sᵢⱼ ← sᵢⱼ − slope · |i − j|` (Press, Smith & Lewis 2022), where head h of H, from 1, has
-//! the slope `2^(−8h/H)`. A sink is one more score in the denominator of each query of its head, with a value of zero (Xiao et al. 2024).
+//! the slope `2^(−8h/H)`; then `sᵢⱼ ← sᵢⱼ + b`, a number of a table (Raffel et al. 2020): row `min(|i − j|, rows − 1)`. A sink is one more score in the denominator of each query of its head, with a value of zero (Xiao et al. 2024).
 
 use super::attend::{Apply, Attend};
+use super::signature::{Count, Mode, OperandAccess};
+use super::validate;
+use crate::eval::Memory;
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::real::Real;
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,10 @@ pub struct Scores {
     /// Scores fall with the distance of query and key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alibi: bool,
+    /// A table of so many rows, the last of which serves all distances from its own on, is added: an operand. Column h is that of head h; where queries
+    /// see keys behind them, those are of the columns `heads + h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distances: Option<u64>,
     /// Each head has a sink: the last operand, a number for each head. The backward kernel knows of none: results and statistics
     /// say all that it needs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -28,7 +35,7 @@ pub struct Scores {
 impl Hash for Scores {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let softcap = self.softcap.map(f64::to_bits);
-        (softcap, self.alibi, self.sinks).hash(state);
+        (softcap, self.alibi, self.distances, self.sinks).hash(state);
     }
 }
 
@@ -40,10 +47,18 @@ impl Scores {
 
     /// Whether weights are those of the scaled scores.
     pub fn are_scaled_products(&self) -> bool {
-        self.softcap.is_none() && !self.alibi
+        self.softcap.is_none() && !self.compare_places()
+    }
+
+    /// Whether it matters how far a key is from a query.
+    pub fn compare_places(&self) -> bool {
+        self.alibi || self.distances.is_some()
     }
 
     pub(super) fn validate(&self) -> Result<(), String> {
+        if let Some(rows) = self.distances {
+            validate::length("distances that have biases", rows)?;
+        }
         match self.softcap {
             Some(c) if !(c.is_finite() && c > 0.0) => Err(format!("scores are bounded by {c}")),
             _ => Ok(()),
@@ -56,11 +71,26 @@ impl Scores {
             .map_or(String::new(), |c| format!(", softcap {c}"));
         let words = [(self.alibi, ", alibi"), (self.sinks, ", sinks")];
         let words = words.iter().filter(|(is, _)| *is).map(|(_, word)| *word);
-        cap + &words.collect::<String>()
+        let biases = self
+            .distances
+            .map_or(String::new(), |n| format!(", biases of {n} distances"));
+        cap + &words.collect::<String>() + &biases
     }
 }
 
 impl Attend {
+    /// Columns of the table of biases, and of its gradient.
+    pub fn bias_columns(&self) -> u64 {
+        self.heads * if self.causal { 1 } else { 2 }
+    }
+
+    /// The biases, before who takes part.
+    pub(super) fn biases(&self) -> Option<OperandAccess> {
+        let extent = |rows: u64| Count::fixed(rows.saturating_mul(self.bias_columns()));
+        let biases = |rows| OperandAccess::new("biases", self.dtype, Mode::Read, [extent(rows)]);
+        self.scores.distances.map(biases)
+    }
+
     /// The slope of head h, from 1, is `e` to so many times h.
     pub fn slope_exponent(&self) -> f64 {
         -8.0 * std::f64::consts::LN_2 / self.heads as f64
@@ -73,12 +103,17 @@ pub(super) struct Shaping<T> {
     exp: Apply<T>,
     /// The bound, and 2 over it.
     cap: Option<[T; 2]>,
-    /// Of each head, where there is a bias.
+    /// Of each head, where scores fall.
     slopes: Vec<T>,
+    /// The table of biases by rows, each of so many columns, and heads.
+    biases: Vec<T>,
+    columns: usize,
+    heads: usize,
 }
 
 impl<T: Real> Shaping<T> {
-    pub(super) fn new(kernel: &Attend) -> Shaping<T> {
+    /// `biases`: the operand that they are, where there are some.
+    pub(super) fn new(kernel: &Attend, memory: &impl Memory<T>, biases: u32) -> Shaping<T> {
         let mut exp = Apply::new(UnaryOp::Exp);
         let factor = T::of(kernel.slope_exponent());
         let mut slope = |head: u64| {
@@ -94,7 +129,24 @@ impl<T: Real> Shaping<T> {
             exp,
             cap: kernel.scores.softcap.map(|c| [T::of(c), T::of(2.0 / c)]),
             slopes,
+            biases: {
+                let mut all = vec![];
+                if let Some(rows) = kernel.scores.distances {
+                    memory.load_all(biases, 0..rows * kernel.bias_columns(), &mut all);
+                }
+                all
+            },
+            columns: kernel.bias_columns() as usize,
+            heads: kernel.heads as usize,
         }
+    }
+
+    /// The bias of a head for query `i` and key `j`, where there is one.
+    fn bias(&self, head: u64, i: u64, j: u64) -> Option<T> {
+        let last = (self.biases.len() / self.columns).checked_sub(1)?;
+        let row = last.min(i.abs_diff(j) as usize);
+        let behind = if j > i { self.heads } else { 0 };
+        Some(self.biases[row * self.columns + behind + head as usize])
     }
 
     /// What becomes of the scaled score of query `i` and key `j` in a head, and what its derivative is multiplied by.
@@ -117,6 +169,9 @@ impl<T: Real> Shaping<T> {
                 ahead = op(BinaryOp::Min, ahead, back);
             }
             score = T::fma(*slope, ahead, score);
+        }
+        if let Some(bias) = self.bias(head, i, j) {
+            score = op(BinaryOp::Add, score, bias);
         }
         (score, bend)
     }

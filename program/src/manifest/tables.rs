@@ -52,6 +52,24 @@ pub enum Table {
     Phases(Waves),
     /// `[1, columns]`: the number of each column, from 0.
     Index { columns: u64 },
+    /// `[distances, buckets]`: 1 at the bucket of each distance, 0 elsewhere (Raffel et al. 2020, section 2.1). Distances below half the number of buckets have
+    /// one each, longer ones share the others evenly by their logarithms; the last distance is in the last bucket.
+    Buckets { distances: u64, buckets: u64 },
+}
+
+/// The bucket of a distance, of so many distances and buckets.
+fn bucket(distance: u64, distances: u64, buckets: u64) -> u64 {
+    let (own, last) = (buckets / 2, buckets.saturating_sub(1));
+    if distance + 1 >= distances {
+        return last;
+    }
+    if distance < own || own == 0 {
+        return distance.min(own);
+    }
+    let log = |n: u64| libm::log(n as f64 / own as f64);
+    let share = log(distance) / log(distances);
+    let further = (share * (buckets - own) as f64) as u64;
+    last.min(own + further)
 }
 
 /// Which pairs of a head's columns rotary positions turn, and how far.
@@ -247,6 +265,7 @@ impl Table {
                 [1, waves.columns()]
             }
             Table::Index { columns } => [1, columns],
+            Table::Buckets { distances, buckets } => [distances, buckets],
         }
     }
 
@@ -257,7 +276,7 @@ impl Table {
             | Table::RotarySin { base, .. }
             | Table::Sinusoid { base, .. }
             | Table::Grid { base, .. } => base,
-            Table::Normal { .. } | Table::Index { .. } => 1.0,
+            Table::Normal { .. } | Table::Index { .. } | Table::Buckets { .. } => 1.0,
             Table::Time { waves, .. } | Table::Frequencies(waves) | Table::Phases(waves) => {
                 waves.base()
             }
@@ -310,10 +329,66 @@ impl Table {
             Table::Phases(waves) if waves.turned(c) => std::f64::consts::FRAC_PI_2,
             Table::Phases(_) => 0.0,
             Table::Index { .. } => c as f64,
+            Table::Buckets { distances, buckets } => {
+                f64::from(u8::from(bucket(p, *distances, *buckets) == c))
+            }
         };
         (0..positions)
             .flat_map(|p| (0..cols).map(move |c| (p, c)))
             .map(|(p, c)| value(p, c))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bucket;
+
+    /// Those of the released code of T5 for a decoder, of 32 buckets and 128 distances.
+    #[test]
+    fn distances_share_buckets_by_their_logarithms() {
+        let begins = [
+            (0, 0),
+            (15, 15),
+            (16, 16),
+            (18, 16),
+            (19, 17),
+            (20, 17),
+            (21, 18),
+            (23, 18),
+            (24, 19),
+            (26, 19),
+            (27, 20),
+            (30, 20),
+            (31, 21),
+            (34, 21),
+            (35, 22),
+            (39, 22),
+            (40, 23),
+            (45, 23),
+            (46, 24),
+            (51, 24),
+            (52, 25),
+            (58, 25),
+            (59, 26),
+            (66, 26),
+            (67, 27),
+            (76, 27),
+            (77, 28),
+            (86, 28),
+            (87, 29),
+            (98, 29),
+            (99, 30),
+            (112, 30),
+            (113, 31),
+            (127, 31),
+        ];
+        for (distance, wanted) in begins {
+            assert_eq!(bucket(distance, 128, 32), wanted, "{distance}");
+        }
+        // As few as there can be, and one for each distance.
+        assert_eq!([0, 1, 2].map(|n| bucket(n, 3, 1)), [0; 3]);
+        assert_eq!([0, 1, 2, 3].map(|n| bucket(n, 4, 4)), [0, 1, 2, 3]);
+        assert_eq!(bucket(0, 1, 1), 0);
     }
 }

@@ -71,7 +71,7 @@ fn table(place: &str, t: &Table) -> Result<(), Invalid> {
     let [rows, cols] = t.shape();
     // A time may stand alone, and so may a column; sines have cosines beside them.
     let least = match t {
-        Table::Time { .. } | Table::Index { .. } => 1,
+        Table::Time { .. } | Table::Index { .. } | Table::Buckets { .. } => 1,
         _ => 2,
     };
     if rows == 0 || cols < least || rows.saturating_mul(cols) > MOST_OF_A_TABLE {
@@ -96,7 +96,14 @@ fn table(place: &str, t: &Table) -> Result<(), Invalid> {
             let scaling = turns.scaling.unwrap_or(1.0);
             positive(place, "scaling of its positions", scaling)
         }
-        Table::Sinusoid { .. } | Table::Grid { .. } | Table::Index { .. } => Ok(()),
+        Table::Buckets { distances, buckets } if buckets > distances => {
+            let what = format!("{buckets} buckets of {distances} distances");
+            invalid(place, what)
+        }
+        Table::Sinusoid { .. }
+        | Table::Grid { .. }
+        | Table::Index { .. }
+        | Table::Buckets { .. } => Ok(()),
     }
 }
 

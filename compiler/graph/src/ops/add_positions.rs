@@ -58,7 +58,7 @@ impl Op for AddPositions {
         let Some(Dim::Fixed(positions)) = table.shape.first().copied() else {
             unreachable!("infer asked for a fixed number of rows")
         };
-        let sum = PositionSum { positions };
+        let sum = PositionSum { positions, beyond: false };
         let rows = cx.b.push1(sum, &[d]).expect("a state has positions");
         Vjp::Rule(vec![Some(d), Some(rows)])
     }

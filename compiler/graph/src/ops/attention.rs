@@ -5,7 +5,7 @@ use crate::op::TypeResult;
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals, unbroadcast};
-use crate::ops::{Add, AttentionBackward, Exp, Mul, Reshape, SumCols};
+use crate::ops::{Add, AttentionBackward, Exp, Mul, PositionSum, Reshape, SumCols};
 use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
@@ -21,6 +21,8 @@ use std::sync::Arc;
 /// each head, are sinks. Partial: the last operand has a number `[B, S, 1]` for each token, and those whose number is below 0 take no part: they are no
 /// keys, and their results are 0. Others: keys and values are of other tokens than queries, `[B, T, ..]`, none of which comes before another (no mask, window
 /// or bias); numbers are those of the keys, and all queries take part; one that sees no key gives 0.
+/// Distances: a table `[distances, columns]` is behind sinks, whose row `min(|i − j|, distances − 1)` is added to scores; column h is that of head h for
+/// j ≤ i, and column `heads + h`, where attention is not causal, for j > i. Never together with partial or others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     pub heads: u64,
@@ -29,6 +31,7 @@ pub struct Attention {
     pub window: Option<u64>,
     pub softcap: Option<f64>,
     pub alibi: bool,
+    pub distances: Option<u64>,
     pub partial: bool,
     pub others: bool,
 }
@@ -43,6 +46,7 @@ impl Attention {
             window: None,
             softcap: None,
             alibi: false,
+            distances: None,
             partial: false,
             others: false,
         }
@@ -66,6 +70,7 @@ impl Attention {
             scores: Scores {
                 softcap: self.softcap,
                 alibi: self.alibi,
+                distances: self.distances,
                 sinks,
             },
             order: Order::Chain,
@@ -80,6 +85,11 @@ impl Attention {
             Some((numbers, others)) if self.partial => (others, Some(numbers)),
             _ => (ins, None),
         }
+    }
+
+    /// Whether there are sinks behind so many operands.
+    pub(super) fn has_sinks<T>(&self, ins: &[T], behind: usize) -> bool {
+        self.biases(self.numbers(ins).0).0.len() > behind
     }
 
     /// The tokens of a sequence that take part, of so many from `first` on.
@@ -105,7 +115,13 @@ impl Attention {
     }
 
     /// What becomes of a scaled score of query `i` and key `j` in a head, and the derivative of that.
-    pub(super) fn score(&self, head: usize, scaled: f64, i: usize, j: usize) -> (f64, f64) {
+    pub(super) fn score(
+        &self,
+        (head, biases): (usize, Option<&Tensor>),
+        scaled: f64,
+        i: usize,
+        j: usize,
+    ) -> (f64, f64) {
         let (mut score, mut slope) = (scaled, 1.0);
         if let Some(c) = self.softcap {
             let tanh = libm::tanh(scaled / c);
@@ -115,20 +131,53 @@ impl Attention {
             let steep = libm::exp2(-8.0 * (head + 1) as f64 / self.heads as f64);
             score -= steep * i.abs_diff(j) as f64;
         }
+        if let Some(biases) = biases {
+            score += biases.data[self.bias(biases, head, i, j)];
+        }
         (score, slope)
+    }
+
+    /// The element of the table that is the bias of a head for query `i` and key `j`.
+    fn bias(&self, biases: &Tensor, head: usize, i: usize, j: usize) -> usize {
+        let row = i.abs_diff(j).min(biases.rows() - 1);
+        row * biases.cols() + self.bias_column(head, i, j)
+    }
+
+    /// The column of a head for query `i` and key `j`, in the table of biases and in its gradient by distance.
+    pub(super) fn bias_column(&self, head: usize, i: usize, j: usize) -> usize {
+        let behind = if j > i { self.heads as usize } else { 0 };
+        behind + head
+    }
+
+    /// Columns of the table of biases: those of keys before queries, and of keys behind them.
+    pub fn bias_columns(&self) -> u64 {
+        self.heads * if self.causal { 1 } else { 2 }
+    }
+
+    /// Whether it matters how far a key is from a query.
+    pub fn compares_places(&self) -> bool {
+        self.alibi || self.distances.is_some()
+    }
+
+    /// Operands but the table of biases, and this; the numbers of those that take part are not among them.
+    pub(super) fn biases<'t, T>(&self, ins: &'t [T]) -> (&'t [T], Option<&'t T>) {
+        match ins.split_last() {
+            Some((biases, others)) if self.distances.is_some() => (others, Some(biases)),
+            _ => (ins, None),
+        }
     }
 
     /// The result of query `i`, whose row is `q`, from the rows of keys and values that it sees, which have so many columns, and the statistic.
     pub(super) fn row<'k>(
         &self,
-        (head, sink): (usize, Option<f64>),
+        ((head, biases), sink): ((usize, Option<&Tensor>), Option<f64>),
         i: usize,
         (q, values): (&[f64], usize),
         seen: Range<usize>,
         rows: impl Fn(usize) -> (&'k [f64], &'k [f64]),
     ) -> (Vec<f64>, f64) {
         let scale = 1.0 / (q.len() as f64).sqrt();
-        let score = |j| self.score(head, scale * dot(q, rows(j).0), i, j).0;
+        let score = |j| self.score((head, biases), scale * dot(q, rows(j).0), i, j).0;
         let scores: Vec<f64> = seen.clone().map(score).collect();
         let least = sink.unwrap_or(f64::NEG_INFINITY);
         let max = scores.iter().copied().fold(least, f64::max);
@@ -170,10 +219,10 @@ impl Attention {
         if self.window == Some(0) || (self.window.is_some() && !self.causal) {
             return fail(op, "a window without tokens, or one that looks ahead");
         }
-        if self.others && (self.causal || self.alibi) {
+        if self.others && (self.causal || self.compares_places()) {
             return fail(op, "tokens of other sequences or grids have no order among its own");
         }
-        if self.partial && (self.window.is_some() || self.alibi) {
+        if self.partial && (self.window.is_some() || self.compares_places()) {
             return fail(op, "distances count where some tokens take no part");
         }
         if self.softcap.is_some_and(|c| !(c.is_finite() && c > 0.0)) {
@@ -213,6 +262,8 @@ impl Attention {
     ) -> Result<[&'t TensorType; 3], TypeError> {
         let (ins, numbers) = self.numbers(ins);
         self.check_numbers(op, numbers, ins.get(1))?;
+        let (ins, biases) = self.biases(ins);
+        self.check_biases(op, biases)?;
         let [q, k, v] = match ins {
             [_, _, _, sinks] => {
                 if *sinks != TensorType::real([Dim::Fixed(self.heads)]) {
@@ -240,6 +291,22 @@ impl Attention {
         }
     }
 
+    /// A row for each distance.
+    pub(super) fn check_biases(
+        &self,
+        op: &'static str,
+        biases: Option<&TensorType>,
+    ) -> Result<(), TypeError> {
+        let Some(rows) = self.distances else {
+            return Ok(());
+        };
+        let shape = [rows, self.bias_columns()].map(Dim::Fixed);
+        match biases {
+            Some(biases) if rows > 0 && *biases == TensorType::real(shape) => Ok(()),
+            _ => fail(op, format!("needs biases of {rows} distances")),
+        }
+    }
+
     /// The attributes that are not as in [`Attention::new`].
     pub(super) fn more(&self) -> Vec<(&'static str, String)> {
         let kv_heads =
@@ -247,9 +314,10 @@ impl Attention {
         let window = self.window.map(|w| ("window", w.to_string()));
         let softcap = self.softcap.map(|c| ("softcap", c.to_string()));
         let alibi = self.alibi.then(|| ("alibi", "true".to_string()));
+        let distances = self.distances.map(|n| ("distances", n.to_string()));
         let partial = self.partial.then(|| ("partial", "true".to_string()));
         let others = self.others.then(|| ("others", "true".to_string()));
-        [kv_heads, window, softcap, alibi, partial, others]
+        [kv_heads, window, softcap, alibi, distances, partial, others]
             .into_iter()
             .flatten()
             .collect()
@@ -262,6 +330,7 @@ impl Attention {
             window: given.optional("window")?,
             softcap: given.optional("softcap")?,
             alibi: given.optional("alibi")?.unwrap_or(false),
+            distances: given.optional("distances")?,
             partial: given.optional("partial")?.unwrap_or(false),
             others: given.optional("others")?.unwrap_or(false),
             ..self
@@ -376,6 +445,7 @@ impl Op for Attention {
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (ins, numbers) = self.numbers(ins);
+        let (ins, biases) = self.biases(ins);
         let (q, k, v) = (ins[0], ins[1], ins[2]);
         let [seq, keys] = [q, k].map(|x| x.shape[1] as usize);
         let values = v.cols() / self.kv_heads as usize;
@@ -391,7 +461,7 @@ impl Op for Attention {
             for (n, i) in own.into_iter().enumerate() {
                 let seen = self.seen(n, part.len());
                 let query = (&q.data[h.at(i)], values);
-                let (row, l) = self.row((h.head, sink), n, query, seen, rows);
+                let (row, l) = self.row(((h.head, biases.copied()), sink), n, query, seen, rows);
                 o.data[of_results.at(i)].copy_from_slice(&row);
                 lse.data[h.number(i)] = l;
             }
@@ -405,13 +475,23 @@ impl Op for Attention {
         };
         let op = AttentionBackward { attention: *self };
         let (own, numbers) = self.numbers(cx.ins);
-        let (sinks, numbers) = (own.get(3).copied(), numbers.copied());
+        let (own, biases) = self.biases(own);
+        let (sinks, numbers, biases) = (own.get(3).copied(), numbers.copied(), biases.copied());
         let ins = [cx.ins[0], cx.ins[1], cx.ins[2], cx.outs[0], cx.outs[1], d];
-        let ins: Vec<Value> = ins.into_iter().chain(numbers).collect();
+        let ins: Vec<Value> = ins.into_iter().chain(biases).chain(numbers).collect();
         let found = cx.b.push(op, &ins).expect("the types of the forward op");
         let mut found: Vec<Option<Value>> = found.into_iter().map(Some).collect();
+        let of_distances = found.drain(3..).next().flatten();
         if let Some(sinks) = sinks {
             let d = of_sinks(cx, sinks, d, self.heads).expect("a number for each head");
+            found.push(Some(d));
+        }
+        if let (Some(d), Some(positions)) = (of_distances, self.distances) {
+            let sum = PositionSum {
+                positions,
+                beyond: true,
+            };
+            let d = cx.b.push1(sum, &[d]).expect("a row for each distance");
             found.push(Some(d));
         }
         // Who takes part is no matter of degree.
@@ -420,7 +500,7 @@ impl Op for Attention {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        let sinks = self.numbers(ins).0.len() > 3;
+        let sinks = self.has_sinks(ins, 3);
         Kind::Attend(self.spec(&ins[0], &ins[2], sinks))
     }
 
@@ -456,6 +536,22 @@ impl Op for Attention {
             let mut sample = of(op, 12 / op.heads, name);
             sample.ins.push(TensorType::real([Dim::Fixed(op.heads)]));
             sample
+        };
+        let biased = |op: Attention, mut sample: Sample| {
+            let rows = op.distances.unwrap_or(1);
+            let shape = [rows, op.bias_columns()].map(Dim::Fixed);
+            sample.ins.push(TensorType::real(shape));
+            sample
+        };
+        let distant = |rows, op: Attention| Attention {
+            distances: Some(rows),
+            ..op
+        };
+        let near = distant(3, Attention::new(2, true));
+        let far = distant(80, Attention { kv_heads: 1, ..both });
+        let windowed = Attention {
+            window: Some(5),
+            ..distant(4, Attention::new(2, true))
         };
         let some_causal = Attention {
             partial: true,
@@ -517,6 +613,9 @@ impl Op for Attention {
             sinks(both, "sinks and both"),
             sinks(Attention::new(1, true), "one sink").bindings(1, 66),
             grid(sinks(Attention::new(3, false), "grid")),
+            biased(near, of(near, 6, "biases")).bindings(2, 7),
+            biased(far, sinks(far, "biases, sinks, full")).bindings(1, 67),
+            biased(windowed, of(windowed, 5, "biases, window")).bindings(1, 70),
             some(of(some_causal, 4, "of some")).bindings(2, 9),
             some(of(some_full, 6, "of some, full, softcap")).bindings(1, 140),
             some(sinks(some_causal, "of some, sinks")).bindings(1, 131),

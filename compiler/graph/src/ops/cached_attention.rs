@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
 /// gives for the last S of `past + S` tokens. Of several sequences S is 1, and behind v are the positions of their tokens, `[B, S, 1]`: each sequence has
-/// a past of its own. The last operand may be sinks. Attention that is not causal is to all P rows, has no positions, and k and v may be `[1, P, ..]`: all
+/// a past of its own. Behind these may be sinks, and biases by distance. Attention that is not causal is to all P rows, has no positions, and k and v may be `[1, P, ..]`: all
 /// sequences read the same. Partial, the very last are numbers of all tokens that are kept, `[B, P, 1]`; where all are read, these say which keys take part,
 /// and all queries do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +72,7 @@ impl Op for CachedAttention {
         match k.shape[..] {
             [Dim::Batch, Dim::Fixed(_), Dim::Fixed(_)] if causal => Ok(vec![o]),
             [Dim::Fixed(1), Dim::Fixed(_), Dim::Fixed(_)]
-                if each && !causal && !self.attention.alibi =>
+                if each && !causal && !self.attention.compares_places() =>
             {
                 Ok(vec![o])
             }
@@ -82,6 +82,7 @@ impl Op for CachedAttention {
 
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (ins, numbers) = self.attention.numbers(ins);
+        let (ins, biases) = self.attention.biases(ins);
         let (q, k, v) = (ins[0], ins[1], ins[2]);
         let seq = q.shape[1] as usize;
         let causal = self.attention.causal;
@@ -118,7 +119,8 @@ impl Op for CachedAttention {
                 false => k.shape[1] as usize,
             };
             let (of_values, of_results) = (kept.of(v), h.of(&o));
-            let of = (h.head, ins.get(self.sinks()).map(|sinks| sinks.data[h.head]));
+            let sink = ins.get(self.sinks()).map(|sinks| sinks.data[h.head]);
+            let of = ((h.head, biases.copied()), sink);
             let part = Attention::part(numbers.copied(), kept.first, all);
             let rows = |j: usize| (&k.data[kept.at(part[j])], &v.data[of_values.at(part[j])]);
             for i in 0..seq {
@@ -146,7 +148,8 @@ impl Op for CachedAttention {
             Some(Dim::Fixed(rows)) if self.each => Some(*rows),
             _ => None,
         };
-        let spec = self.attention.spec(&ins[0], &ins[2], self.attention.numbers(ins).0.len() > self.sinks());
+        let sinks = self.attention.has_sinks(ins, self.sinks());
+        let spec = self.attention.spec(&ins[0], &ins[2], sinks);
         Kind::AttendCached(Attend { room, ..spec })
     }
 
@@ -208,6 +211,14 @@ impl Op for CachedAttention {
         };
         let mut sinks = of(scores, 4, "other scores and sinks").after(63);
         sinks.ins.push(TensorType::real([Dim::Fixed(3)]));
+        let distant = Attention {
+            distances: Some(40),
+            ..Attention::new(2, true)
+        };
+        let biased = |mut sample: Sample| {
+            sample.ins.push(TensorType::real([40, 2].map(Dim::Fixed)));
+            sample
+        };
         let some = Attention {
             partial: true,
             ..Attention::new(3, false)
@@ -217,6 +228,8 @@ impl Op for CachedAttention {
         some.ins.push(numbers);
         vec![
             some,
+            biased(of(distant, 6, "biases").after(63)),
+            biased(each(distant, "several, biases").bindings(2, 1)).after(60),
             sample(3, 3, None, "from the start"),
             sample(2, 2, None, "after 65").after(65),
             sample(4, 2, None, "shared").after(65),

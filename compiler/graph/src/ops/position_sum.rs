@@ -1,4 +1,4 @@
-//! The sum over a batch, for every position: the transpose of adding a row to each.
+//! The sum over a batch, for every position: the transpose of adding a row to each; or of all positions from the last on in one row.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::AddPositions;
@@ -9,22 +9,26 @@ use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 
-/// `x[B, S, C] → [positions, C]`, S ≤ positions: `y[p] = Σ_b x[b, p]`, in order; zero from S on.
+/// `x[B, S, C] → [positions, C]`, S ≤ positions: `y[p] = Σ_b x[b, p]`, in order; zero from S on. With `beyond`, S may be more, and the last row is the
+/// sum of all positions from its own on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionSum {
     pub positions: u64,
+    pub beyond: bool,
 }
 
 impl Op for PositionSum {
     const NAME: &'static str = "position_sum";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![]
+        let beyond = self.beyond.then(|| ("beyond", "true".to_string()));
+        beyond.into_iter().collect()
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let [positions, _] = given.matrix()?;
-        Ok(PositionSum { positions })
+        let beyond = given.optional("beyond")?.unwrap_or(false);
+        Ok(PositionSum { positions, beyond })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -41,7 +45,7 @@ impl Op for PositionSum {
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let x = ins[0];
         let (seq, cols) = (x.shape[1], x.shape[2]);
-        if seq > self.positions {
+        if seq > self.positions && !self.beyond {
             let what = format!(
                 "sequence of {seq} in a table of {} positions",
                 self.positions
@@ -50,13 +54,18 @@ impl Op for PositionSum {
             return Err(EvalError { op, what });
         }
         let mut out = Tensor::zeros(vec![self.positions, cols]);
-        for (i, x) in x.data.iter().enumerate() {
-            out.data[i % (seq * cols) as usize] += x;
+        for (i, x) in (0..).zip(&x.data) {
+            let (position, column) = (i / cols % seq, i % cols);
+            let row = position.min(self.positions - 1);
+            out.data[(row * cols + column) as usize] += x;
         }
         Ok(vec![out])
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        if self.beyond {
+            return Vjp::NotDifferentiable("it serves the derivative of attention, whose second one has no rule");
+        }
         // every row of the result is added back to all tokens at its position
         let (x, d) = (cx.ins[0], cx.d());
         let zero = crate::nn::combine(cx.b, &[(crate::Exact::zero(), x)]).expect("one type");
@@ -71,7 +80,13 @@ impl Op for PositionSum {
     }
 
     fn samples() -> Vec<Sample> {
-        let op = PositionSum { positions: 5 };
-        vec![Sample::new(op, "longer table", vec![TensorType::state(5)])]
+        let of = |positions, beyond, name| {
+            let op = PositionSum { positions, beyond };
+            Sample::new(op, name, vec![TensorType::state(5)])
+        };
+        vec![
+            of(5, false, "longer table"),
+            of(2, true, "shorter table").bindings(3, 5),
+        ]
     }
 }

@@ -135,6 +135,7 @@ impl Op for Table {
             manifest::Table::Frequencies(waves) => ("frequencies", written_waves(waves)),
             manifest::Table::Phases(waves) => ("phases", written_waves(waves)),
             manifest::Table::Index { .. } => ("index", Vec::new()),
+            manifest::Table::Buckets { .. } => ("buckets", Vec::new()),
         };
         more.insert(0, ("kind", kind.into()));
         more
@@ -151,6 +152,7 @@ impl Op for Table {
             "frequencies",
             "phases",
             "index",
+            "buckets",
         ];
         let kind = given.choice("kind", &kinds.map(|k| (k, k)))?;
         let [positions, width] = given.matrix()?;
@@ -200,6 +202,10 @@ impl Op for Table {
             "frequencies" => manifest::Table::Frequencies(read_waves(given, width)?),
             "phases" => manifest::Table::Phases(read_waves(given, width)?),
             "index" => manifest::Table::Index { columns: width },
+            "buckets" => manifest::Table::Buckets {
+                distances: positions,
+                buckets: width,
+            },
             _ => manifest::Table::Time {
                 t: given.need("t")?,
                 waves: read_waves(given, width)?,
@@ -300,6 +306,10 @@ impl Op for Table {
             width: 7,
             base: 100.0,
         };
+        let buckets = manifest::Table::Buckets {
+            distances: 9,
+            buckets: 5,
+        };
         let grid = manifest::Table::Grid {
             leading: 1,
             sides: [2, 3],
@@ -330,6 +340,7 @@ impl Op for Table {
             Sample::new(Table { table: grid }, "grid", vec![]),
             Sample::new(Table { table: time }, "time", vec![]),
             Sample::new(Table { table: index }, "index", vec![]),
+            Sample::new(Table { table: buckets }, "buckets", vec![]),
         ]
     }
 }

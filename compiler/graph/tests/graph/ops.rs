@@ -155,6 +155,7 @@ fn refused(s: &Sample, port: u32) -> bool {
         OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
         OpKind::ScanBackward(_) | OpKind::CarriedScan(_) => true,
         OpKind::Delayed(_) => true,
+        OpKind::PositionSum(sum) => sum.beyond,
         OpKind::Attention(_) => port == 1,
         OpKind::LinearAttention(op) => op.reversed || op.continued,
         // precision is chosen after derivatives are taken

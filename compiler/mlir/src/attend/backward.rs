@@ -2,13 +2,14 @@
 //!
 //! Query blocks are the outer loop, key blocks the inner one. Scratch, in elements (d = head padded to whole
 //! vectors, s = sequence rounded up to blocks): Qᵀ and dOᵀ, Q and dO, K and V, dQ: 64·d each; Pᵀ and dSᵀ 64·64
-//! each; lse and δ 64 each; dK and dV s·d each. In pairs, Qᵀ, dOᵀ, Q, dO and V take half of that, K is there by rows and by pairs of rows; rows of Pᵀ
+//! each; lse and δ 64 each; biases of a pair of blocks and their gradients, where there are some; dK and dV s·d each. In pairs, Qᵀ, dOᵀ, Q, dO and V take half of that, K is there by rows and by pairs of rows; rows of Pᵀ
 //! and dSᵀ begin where those of scores and dPᵀ did, and 64·32 words hold pairs of rows of dSᵀ; for tile registers, as many hold these by rows.
 //!
 //! With P recomputed as `e^(S − lse)` and `δ = Σ_c dO ∘ O`: `dV += Pᵀ·dO`, `dP = dO·Vᵀ`,
 //! `dS = scale · P ∘ (dP − δ)`, `dQ += dS·K`, `dK += dSᵀ·Q` (T. Dao et al., "FlashAttention", 2022,
-//! appendix B). Tensors of values are as wide as those, or have columns of their own.
+//! appendix B). The gradient of a bias is `P ∘ (dP − δ)`, of all pairs at its distance. Tensors of values are as wide as those, or have columns of their own.
 
+use super::scores::place;
 use super::*;
 use crate::body;
 use crate::rows;
@@ -27,6 +28,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
 fn attend<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
     let [q, k, v, o, lse, d_o, d_q, d_k, d_v] = std::array::from_fn(|n| e.operand(n as u64));
     let numbers = kernel.partial.then(|| e.operand(9));
+    let d_distances = kernel.scores.distances.map(|_| e.operand(9));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|t| (t, inputs));
     let seq = e.dim(1);
@@ -56,6 +58,8 @@ fn attend<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
         _ => (slope_pairs, (1, BLOCK)),
     };
     let [lse_row, delta] = std::array::from_fn(|_| scratch.take(e, BLOCK));
+    let [near, d_near] = std::array::from_fn(|_| scratch.take(e, kernel.near() as i64));
+    let table = table(e, kernel, 10, near);
     let dk = scratch.take(e, 0);
     let length = e.mul_int(blocks, BLOCK * padded);
     let dv = e.at(dk, length, e.elem);
@@ -79,6 +83,7 @@ fn attend<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
         slope_rows,
         lse: lse_row,
         delta,
+        d_near: d_distances.map(|_| Near(d_near)),
     };
 
     let (begin, end, zero) = (e.begin(), e.end(), e.int(0));
@@ -106,7 +111,8 @@ fn attend<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
         let (first_head, members) = (e.mul_int(shared, group), e.int(group));
         e.for_each(zero, members, 1, |e, member| {
             let number = e.add(first_head, member);
-            let whole_head = Head::of_queries(e, kernel, seq, batch, number);
+            let whole_head = Head::of_queries(e, kernel, seq, batch, number).with_table(table);
+            let of_distances = d_distances.map(|to| Distances::of(e, &whole_head, to, batch));
             let head = match kernel.others {
                 true => whole_head,
                 false => of_part(whole_head),
@@ -139,7 +145,10 @@ fn attend<'a>(e: &mut Emitter, kernel: &'a Attend) -> Result<(), String> {
                             Some(_) => e.mul_int(key, of_values.padded() as i64),
                         };
                         let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, values_before, e.elem));
+                        let ahead = e.sub(key, first);
+                        of_distances.inspect(|of| of.load(e, Near(d_near), ahead));
                         block.step(e, queries, keys, sight, dk, dv);
+                        of_distances.inspect(|of| of.store(e, Near(d_near), ahead));
                     },
                 );
                 head.write(e, block.dq, d_q, first, queries, |_, _| None);
@@ -181,6 +190,73 @@ struct Block<'a> {
     slope_rows: (Val, (i64, i64)),
     lse: Val,
     delta: Val,
+    /// Sums of gradients of biases, where there are some.
+    d_near: Option<Near>,
+}
+
+/// The gradients of a head's biases, by distance.
+#[derive(Clone, Copy)]
+struct Distances<'a> {
+    head: Head<'a>,
+    /// Where row 0 of the sequence is.
+    rows: Val,
+}
+
+impl<'a> Distances<'a> {
+    /// All zeros.
+    fn of(e: &mut Emitter, head: &Head<'a>, to: Val, batch: Val) -> Distances<'a> {
+        let (columns, heads) = (head.kernel.bias_columns() as i64, head.kernel.heads as i64);
+        let before = e.mul(batch, head.seq);
+        let before = e.mul_int(before, columns);
+        let rows = e.at(to, before, e.elem);
+        let zero = e.int(0);
+        e.for_each(zero, head.seq, 1, |e, row| {
+            let nothing = e.float(0.0, e.scalar());
+            for side in 0..columns / heads {
+                let at = e.mul_int(row, columns);
+                let at = e.add(at, head.number);
+                let at = e.add_int(at, side * heads);
+                let p = e.at(rows, at, e.elem);
+                e.store(nothing, p);
+            }
+        });
+        Distances { head: *head, rows }
+    }
+
+    /// For each distance within a pair of blocks that there is: where it is in scratch, and among all.
+    fn each(&self, e: &mut Emitter, near: Near, ahead: Val, f: fn(&mut Emitter, [Val; 2])) {
+        near.each(e, ahead, |e, p, behind| {
+            let (distance, column) = place(e, &self.head, behind);
+            let at = e.mul_int(distance, self.head.kernel.bias_columns() as i64);
+            let at = e.add(at, column);
+            let to = e.at(self.rows, at, e.elem);
+            let zero = e.int(0);
+            let within = e.below(distance, self.head.seq);
+            let within = match self.head.kernel.causal {
+                true => {
+                    let is_before = e.cmp(Cmp::Ge, behind, zero);
+                    e.and(within, is_before)
+                }
+                false => within,
+            };
+            e.when(within, |e| f(e, [p, to]));
+        });
+    }
+
+    /// Brings the sums so far of a pair of blocks to scratch. What is not there stays what it is, and nobody reads it.
+    fn load(&self, e: &mut Emitter, near: Near, ahead: Val) {
+        self.each(e, near, ahead, |e, [near, all]| {
+            let x = e.load(all, e.scalar());
+            e.store(x, near);
+        });
+    }
+
+    fn store(&self, e: &mut Emitter, near: Near, ahead: Val) {
+        self.each(e, near, ahead, |e, [near, all]| {
+            let x = e.load(near, e.scalar());
+            e.store(x, all);
+        });
+    }
 }
 
 impl Block<'_> {
@@ -246,7 +322,7 @@ impl Block<'_> {
         scores(e, head, operands, BLOCK, (keys, sight), Some(scale));
         let operands = [self.v, self.dot, self.slopes];
         scores(e, of_values, operands, BLOCK, (keys, sight), None);
-        self.differentiate(e, keys, sight);
+        self.differentiate(e, queries, keys, sight);
         let (padded, of_values) = (self.kernel.padded_head(), self.kernel.padded_value());
         let product = |e: &Emitter, a, a_strides, (b, c), padded: u64| Product {
             order: kernel.order,
@@ -293,7 +369,7 @@ impl Block<'_> {
     }
 
     /// Replaces S by P, and dP by dS.
-    fn differentiate(&self, e: &mut Emitter, keys: Val, sight: Sight) {
+    fn differentiate(&self, e: &mut Emitter, queries: Val, keys: Val, sight: Sight) {
         let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
         let vector = e.vector();
         let (none, scale) = (e.float(0.0, vector), e.float(self.kernel.scale, vector));
@@ -311,15 +387,27 @@ impl Block<'_> {
                 let dp = load_at(e, self.slopes, at);
                 let away = e.sub(dp, delta);
                 let slope = e.mul(p, away);
+                let of_bias = self
+                    .d_near
+                    .map(|near| (near, sight.hide(e, k, c, none, slope)));
                 let slope = bend.map_or(slope, |bend| e.mul(slope, bend));
                 let slope = e.mul(slope, scale);
                 let p = sight.hide(e, k, c, none, p);
                 let slope = sight.hide(e, k, c, none, slope);
-                (row, [p, slope])
+                (row, [p, slope], of_bias)
+            };
+            let left = e.sub(queries, c);
+            let exist = e.mask(left, lanes as u64);
+            let sum_up = |e: &mut Emitter, k: Val, of_bias: Option<(Near, Val)>| {
+                if let Some((near, slope)) = of_bias {
+                    let slope = e.select(exist, slope, none);
+                    near.add(e, (k, c), slope);
+                }
             };
             if !in_pairs(self.kernel) {
                 e.for_each(zero, seen, 1, |e, k| {
-                    let (row, [p, slope]) = of_key(e, k);
+                    let (row, [p, slope], of_bias) = of_key(e, k);
+                    sum_up(e, k, of_bias);
                     let at = e.add(row, c);
                     store_at(e, p, self.weights, at);
                     store_at(e, slope, self.slopes, at);
@@ -328,9 +416,13 @@ impl Block<'_> {
             }
             e.for_each(zero, seen, 2, |e, k| {
                 let next = e.add_int(k, 1);
-                let ((even, first), (odd, second)) = (of_key(e, k), of_key(e, next));
+                let (even, first, of_first) = of_key(e, k);
+                let (odd, second, of_second) = of_key(e, next);
                 let exists = e.cmp(Cmp::Lt, next, seen);
                 let second = second.map(|x| e.select(exists, x, none));
+                sum_up(e, k, of_first);
+                let of_second = of_second.map(|(near, x)| (near, e.select(exists, x, none)));
+                sum_up(e, next, of_second);
                 let (_, weights) = paired(e, [first[0], second[0]]);
                 let (words, slopes) = paired(e, [first[1], second[1]]);
                 for (to, halves) in [(self.weights, weights), (self.slopes, slopes)] {

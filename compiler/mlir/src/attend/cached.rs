@@ -29,11 +29,13 @@ fn attend(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let behind = 4 + u64::from(places.is_some());
     let sinks = kernel.scores.sinks.then(|| e.operand(behind));
     let behind = behind + u64::from(kernel.scores.sinks);
+    // Never both.
     let numbers = kernel.partial.then(|| e.operand(behind));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let (seq, past) = (e.dim(0), e.dim(1));
     let block = Block::new(e, kernel, QUERIES);
+    let table = table(e, kernel, behind, block.near);
     let groups = e.div_ceil(seq, QUERIES);
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
@@ -44,6 +46,7 @@ fn attend(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
             Some(room) => e.int(room as i64),
         };
         let [head, of_keys] = Head::pair(e, kernel, [seq, rows], number);
+        let head = head.with_table(table);
         let first = e.mul_int(group, QUERIES);
         let heads = e.int(kernel.heads as i64);
         let sequence = e.div(number, heads);

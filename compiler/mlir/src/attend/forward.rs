@@ -1,7 +1,7 @@
 //! Attention forward: a tile is a block of 64 queries of one head.
 //!
 //! Scratch, in elements (d = head padded to whole vectors): Qᵀ 64·d, K 64·d, V 64·d, O 64·d, Sᵀ 64·64, and per
-//! query the running maximum, the running sum and the factor that old sums shrink by. In pairs, Qᵀ, K and V take half of their room; a row of pairs of P is
+//! query the running maximum, the running sum and the factor that old sums shrink by; then biases of a pair of blocks, where there are some. In pairs, Qᵀ, K and V take half of their room; a row of pairs of P is
 //! where the first of the two rows of scores was. For tile registers, 64·32 words hold these pairs by rows.
 //!
 //! For each key block: `m' = max(m, max_k S)`, `α = e^(m − m')`, `P = e^(S − m')`, `l ← α·l + Σ_k P`,
@@ -25,17 +25,20 @@ fn attend(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
     let sinks = kernel.scores.sinks.then(|| e.operand(5));
     let behind = 5 + u64::from(kernel.scores.sinks);
+    // Never both.
     let numbers = kernel.partial.then(|| e.operand(behind));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let seq = e.dim(1);
     let keys = keys_of(e, kernel, seq);
     let block = Block::new(e, kernel, BLOCK);
+    let table = table(e, kernel, behind, block.near);
     let blocks = blocks(e, seq);
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
         let (number, query_block) = (e.div(t, blocks), e.rem(t, blocks));
-        let heads = Head::pair(e, kernel, [seq, keys], number);
+        let [head, of_keys] = Head::pair(e, kernel, [seq, keys], number);
+        let heads = [head.with_table(table), of_keys];
         let first = e.mul_int(query_block, BLOCK);
         let attend = |e: &mut Emitter, [head, of_keys]: [Head; 2]| {
             let queries = rows_in_block(e, head.seq, first);
@@ -106,6 +109,8 @@ pub(super) struct Block<'a> {
     max: Val,
     sum: Val,
     shrink: Val,
+    /// Biases of a pair of blocks, where there are some.
+    pub near: Val,
     /// What is behind all that.
     pub rest: Val,
 }
@@ -133,6 +138,7 @@ impl<'a> Block<'a> {
             max: scratch.take(e, BLOCK),
             sum: scratch.take(e, BLOCK),
             shrink: scratch.take(e, BLOCK),
+            near: scratch.take(e, kernel.near() as i64),
             rest: {
                 // Vectors may overrun.
                 scratch.take(e, BLOCK);

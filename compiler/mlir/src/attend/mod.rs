@@ -36,7 +36,7 @@ use odec_program::DType;
 use odec_program::kernel::{Attend, Order};
 use part::{Numbers, Part, of_tile};
 use product::{Product, Start, narrow, tile};
-use scores::{Bias, shaped, slope};
+use scores::{Bias, Near, Table, shaped, slope};
 
 /// Query rows and key rows of a block.
 const BLOCK: i64 = Attend::BLOCK as i64;
@@ -81,6 +81,8 @@ struct Head<'a> {
     number: Val,
     /// By how much scores fall with each token between, where they do.
     slope: Option<Val>,
+    /// What is added to scores by distance, where something is.
+    table: Option<Table>,
     /// Elements before row 0 of the head.
     offset: Val,
     /// Elements before row 0 of the head's statistics.
@@ -103,6 +105,11 @@ impl<'a> Head<'a> {
             slope: kernel.scores.alibi.then(|| slope(e, kernel, head)),
             ..own
         }
+    }
+
+    /// With biases by distance, and room for those of a pair of blocks.
+    fn with_table(self, table: Option<Table>) -> Head<'a> {
+        Head { table, ..self }
     }
 
     /// Head `head` of a sequence's keys and values.
@@ -146,6 +153,7 @@ impl<'a> Head<'a> {
             columns: kernel.head,
             number: head,
             slope: None,
+            table: None,
             offset,
             statistics,
             part: None,
@@ -401,18 +409,27 @@ fn key_blocks(
         step(e, queries, keys, sight);
     } else {
         let blocks = blocks(e, keys);
-        let queries = head.slope.map(|_| e.mul_int(query_block, BLOCK));
+        let queries = e.mul_int(query_block, BLOCK);
         e.for_each(zero, blocks, 1, |e, j| {
             let first = e.mul_int(j, BLOCK);
             let keys = rows_in_block(e, keys, first);
             let sight = Sight {
                 until: Until::All,
                 from: None,
-                bias: queries.and_then(|queries| Bias::of(e, head, queries, first)),
+                bias: Bias::of(e, head, queries, first),
             };
             step(e, first, keys, sight);
         });
     }
+}
+
+/// The table of biases, where that operand is one.
+fn table(e: &mut Emitter, kernel: &Attend, operand: u64, near: Val) -> Option<Table> {
+    let near = Near(near);
+    kernel.scores.distances.map(|_| Table {
+        biases: e.operand(operand),
+        near,
+    })
 }
 
 /// Lays scratch memory out.

@@ -7,7 +7,7 @@
 use super::access::{self, wide};
 use super::rows::{Place, index, row_at};
 use crate::emit::{Cmp, Elem, Emitter, Val};
-use crate::gather::Terms;
+use crate::gather::{Terms, turns};
 use odec_program::expr::Access;
 use odec_program::gpu::{Split, WARP, scatter};
 use odec_program::kernel::Gather;
@@ -30,7 +30,7 @@ pub(super) fn emit_gather(e: &mut Emitter, kernel: &Gather) -> Result<(), String
     Ok(())
 }
 
-/// `table[p] = Σ_b rows[b·seq + p]`; operands rows, table.
+/// `table[p] = Σ_b rows[b·seq + p]`, and in the last row those beyond it; operands rows, table.
 pub(super) fn emit_position_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), String> {
     let (batch, seq) = (e.dim(0), e.dim(1));
     sums(e, kernel, 2, |e, p| {
@@ -40,6 +40,7 @@ pub(super) fn emit_position_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), 
             count: e.select(read, batch, zero),
             first: p,
             apart: seq,
+            turns: turns(e, p, seq),
         }
     })
 }
@@ -51,6 +52,7 @@ pub(super) fn emit_sequence_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), 
         count: seq,
         first: e.mul(sequence, seq),
         apart: e.int(1),
+        turns: e.int(1),
     })
 }
 
@@ -65,19 +67,17 @@ fn sums(
     let split = Split::map(kernel.cols);
     let place = Place::new(e, split, dim);
     let to = row_at(e, out, place.row, kernel.cols);
-    let zero = e.int(0);
     let terms = terms(e, place.row);
     let access = Access::full(kernel.cols);
     e.when(place.exists, |e| {
         each_column(e, kernel, split, &place, |e, c| {
             let nothing = e.float(0.0, wide(e.elem, split.vector));
-            let sums = e.for_with(zero, terms.count, 1, &[nothing], |e, i, sum| {
-                let r = terms.row(e, i);
+            let sum = terms.sum(e, nothing, |e, r, sum| {
                 let from = row_at(e, rows, r, kernel.cols);
                 let x = access::load(e, from, e.elem, access, c, split.vector);
-                vec![e.add(sum[0], x)]
+                e.add(sum, x)
             });
-            access::store(e, sums[0], to, access, c);
+            access::store(e, sum, to, access, c);
         })
     });
     Ok(())

@@ -25,12 +25,16 @@ fn check<T: Real>(shape: Shape, causal: bool, tolerance: f64, on: &[(Target, Com
 fn check_case<T: Real>(case: &Case, tolerance: f64, on: &[(Target, Compiled)]) {
     let shape = case.shape;
     let (o, lse) = case.forward(&case.q, &case.k, &case.v);
-    let [dq, dk, dv] = case.backward();
+    let [dq, dk, dv, d_distances] = case.backward();
     let evaluated = case.evaluate::<T>();
     for (target, compiled) in on {
         let got = case.run::<T>(compiled, 1);
-        let names = ["o", "lse", "dq", "dk", "dv"];
-        for ((got, want), name) in got.iter().zip([&o, &lse, &dq, &dk, &dv]).zip(names) {
+        let names = ["o", "lse", "dq", "dk", "dv", "d_distances"];
+        for ((got, want), name) in got
+            .iter()
+            .zip([&o, &lse, &dq, &dk, &dv, &d_distances])
+            .zip(names)
+        {
             let far = distance(got, want);
             assert!(
                 far <= tolerance,
@@ -41,7 +45,7 @@ fn check_case<T: Real>(case: &Case, tolerance: f64, on: &[(Target, Compiled)]) {
             );
         }
         let split = case.run::<T>(compiled, 3);
-        for n in 0..5 {
+        for n in 0..6 {
             let what = format!("{target} {shape:?}: {}", names[n]);
             assert_same(&split[n], &got[n], &format!("{what}, split"));
             assert_same(&got[n], &evaluated[n], &format!("{what}, evaluated"));
@@ -61,6 +65,10 @@ fn the_reference_gradient_is_the_derivative() {
         Case::of([2, 5, 2, 3], (1, 4), true, None).of_some(),
         Case::of_others([2, 5, 2, 3], (1, 4), 3),
         Case::of_others([2, 3, 2, 3], (1, 4), 5).of_some(),
+        Case::of([2, 5, 2, 3], (2, 2), false, None)
+            .biased(3)
+            .scored(),
+        Case::of([2, 5, 4, 3], (2, 3), true, Some(4)).biased(9),
     ] {
         let loss = |q: &[f64], k: &[f64], v: &[f64]| -> f64 {
             let (o, _) = case.forward(q, k, v);
@@ -82,6 +90,18 @@ fn the_reference_gradient_is_the_derivative() {
                     exact[n][i]
                 );
             }
+        }
+        let moved = |i: usize, by: f64| {
+            let mut case = case.clone();
+            case.biases[i] += by;
+            case.loss()
+        };
+        for (i, exact) in case.d_table().into_iter().enumerate() {
+            let slope = (moved(i, 1e-5) - moved(i, -1e-5)) / 2e-5;
+            assert!(
+                (slope - exact).abs() < 1e-8,
+                "bias {i}: {slope} and {exact}"
+            );
         }
     }
 }
@@ -117,7 +137,7 @@ fn bf16_operands() {
         let want = case.evaluate::<f32>();
         assert_same(&want[0], &plain[0], "o");
         assert_same(&want[1], &plain[1], "lse");
-        let [dq, dk, dv] = case.backward();
+        let [dq, dk, dv, _] = case.backward();
         for (got, exact) in want[2..].iter().zip([&dq, &dk, &dv]) {
             // δ is off by u · Σ |dO ∘ O| at most, where single columns leave the largest gradients small.
             assert!(distance(got, exact) < 2f64.powi(-5), "{shape:?}");
@@ -156,6 +176,8 @@ fn near_and_same(order: Order) {
         of([67, 2, 3], (1, 16), false, None).scored(),
         of([150, 2, 16], (1, 16), true, Some(3)).scored(),
         of([150, 2, 16], (2, 9), true, Some(64)).scored(),
+        of([150, 2, 16], (1, 9), true, None).biased(80),
+        of([131, 2, 8], (2, 8), false, None).biased(5).scored(),
     ];
     for case in cases.map(|case| case.in_pairs(order)) {
         let found = case.evaluate::<f32>();
@@ -203,7 +225,7 @@ fn pairs_of_small_numbers() {
 }
 
 /// Compares compiled kernels, in one part and in three, with what the evaluator found.
-fn same_in_pairs(case: &Case, found: &[Buffer<f32>; 5]) {
+fn same_in_pairs(case: &Case, found: &[Buffer<f32>; 6]) {
     for target in case.targets() {
         let compiled = Compiled::new(&case.specs::<f32>(), target);
         for parts in [1, 3] {
@@ -296,6 +318,30 @@ fn bounded_scores_that_fall_with_distance_and_sinks() {
     check_case::<f32>(&case, 1e-5, &compiled_in_turn::<f32>(&case, 2));
     let case = Case::of([1, 70, 2, 8], (1, 12), true, Some(9)).scored();
     check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, 0));
+}
+
+/// Tables that end within a block, behind one and behind the sequence; keys before queries alone, and behind them too.
+#[test]
+fn biases_by_distance() {
+    for (n, (heads, kv_heads, causal, window, rows)) in [
+        (4, 2, true, None, 1),
+        (2, 2, false, None, 40),
+        (3, 1, true, Some(70), 100),
+        (2, 1, false, None, 300),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let case = |seq| Case::of([2, seq, heads, 8], (kv_heads, 8), causal, window).biased(rows);
+        let on = compiled_in_turn::<f32>(&case(1), n);
+        for seq in [1, 17, 64, 70, 200] {
+            check_case::<f32>(&case(seq), 1e-5, &on);
+        }
+    }
+    let case = Case::of([1, 70, 2, 8], (1, 12), false, None)
+        .biased(9)
+        .scored();
+    check_case::<f64>(&case, 1e-13, &compiled_in_turn::<f64>(&case, 1));
 }
 
 /// Tokens that take no part are no keys, and what is theirs is 0: sequences within a block and of several, of which some have none that takes part.
@@ -395,10 +441,12 @@ fn kept_keys_under_other_scores() {
     let case = || Case::of([1, 70, 2, 8], (1, 12), true, None).scored();
     let windowed = || Case::of([1, 70, 2, 8], (1, 12), true, Some(6));
     let some = || Case::of([1, 70, 2, 8], (1, 12), true, None).of_some();
+    let biased = || windowed().biased(4).scored();
     kept_keys(&case());
+    kept_keys(&case().biased(40));
     kept_keys(&some());
     for order in IN_PAIRS {
-        for case in [case(), windowed(), some()] {
+        for case in [case(), windowed(), some(), biased()] {
             kept_keys(&case.in_pairs(order));
         }
     }
@@ -429,6 +477,7 @@ fn kept_keys(case: &Case) {
         if !case.sinks.is_empty() {
             operands.push(real(&case.sinks));
         }
+        operands.extend(case.table());
         if !case.numbers.is_empty() {
             operands.push(real(&case.numbers[..to]));
         }
@@ -476,7 +525,7 @@ fn kept_keys_of_several_sequences() {
             false => Case::of_others(shape, (1, value), seq),
         };
         let case = match (causal, part) {
-            (true, false) => case.scored(),
+            (true, false) => case.scored().biased(7),
             (_, true) => case.of_some(),
             (false, false) => case,
         };
@@ -515,6 +564,7 @@ fn kept_keys_of_several_sequences() {
             if !case.sinks.is_empty() {
                 operands.push(Buffer::Real(real(&case.sinks)));
             }
+            operands.extend(case.table());
             dims.push(seq as u64);
         }
         operands.extend(case.numbers());

@@ -99,6 +99,7 @@ fn wide_heads() -> Vec<Kernel> {
         softcap: Some(50.0),
         alibi: true,
         sinks: true,
+        distances: None,
     };
     let mut all: Vec<Attend> = [(DType::F32, 128), (DType::Bf16, 128), (DType::Bf16, 96)]
         .into_iter()
@@ -109,6 +110,17 @@ fn wide_heads() -> Vec<Kernel> {
         ..spec.clone()
     };
     all.extend([shaped(&all[0]), shaped(&all[1])]);
+    // With a table, for which there are no tensor cores.
+    let biased = |spec: &Attend, causal| Attend {
+        causal,
+        window: None,
+        scores: Scores {
+            distances: Some(128),
+            ..scores
+        },
+        ..spec.clone()
+    };
+    all.extend([biased(&all[0], false), biased(&all[1], true)]);
     all.push(Attend {
         value: Some(256),
         ..all[0].clone()
@@ -141,7 +153,7 @@ fn wide_heads() -> Vec<Kernel> {
         .flat_map(|spec| {
             let mut back = spec.clone();
             back.scores.sinks = false;
-            let kept = (!spec.others).then(|| KernelSpec::AttendCached(spec.clone()));
+            let kept = spec.causal.then(|| KernelSpec::AttendCached(spec.clone()));
             let whole = [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)];
             whole.into_iter().chain(kept)
         })

@@ -16,9 +16,13 @@ use crate::scheme::args::Bounds;
 use crate::scheme::scalar::arithmetic;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::matmul::Layout;
 use odec_graph::{Builder, Exact, Value, nn, ops};
 use odec_program::kernel::MOST_HEADS;
+use odec_program::manifest::Table;
 
+/// Most rows of a table of biases.
+const MAX_DISTANCES: u64 = 1 << 16;
 /// Most tokens of a window.
 const MAX_WINDOW: u64 = 1 << 32;
 
@@ -57,6 +61,16 @@ const BIAS: Argument = Argument::word(
     &["alibi", "none"],
     "`alibi`: scores of head h of H fall by 2^(−8h/H) for each token that lies between query and key (Press, Smith & Lewis 2022)",
 );
+const DISTANCES: Argument = Argument::whole(
+    "distances",
+    "none",
+    "a learned number for each head and each distance below this many is added to scores; farther tokens share the last one (Raffel et al. 2020). Without `causal`, tokens behind a query have numbers of their own",
+);
+const BUCKETS: Argument = Argument::whole(
+    "buckets",
+    "as many as `distances`",
+    "numbers of each head, where distances share some: those below half of them have one each, longer ones share the others evenly by their logarithms, as in T5",
+);
 const SOFTCAP: Argument = Argument::number(
     "softcap",
     Bounds::Within(1e-3, 1e6),
@@ -78,23 +92,24 @@ pub struct Attend {
     attention: ops::Attention,
     query_factor: Exact,
     sinks: Option<LayerParam>,
+    biases: Option<LayerParam>,
 }
 
 impl Layer for Attend {
     const NAME: &'static str = "attend";
     const ABOUT: About = About {
         summary: "Attention of queries to keys and values: in each head, a token takes a mean of the values of the tokens that it sees, weighted by how well its query matches their keys.",
-        formula: "softmax(c · tanh(scale · q kᵀ / c) − slope · |i − j|) v over the tokens that are seen, in each head by itself",
+        formula: "softmax(c · tanh(scale · q kᵀ / c) − slope · |i − j| + bias(i − j)) v over the tokens that are seen, in each head by itself",
         source: "Vaswani et al. 2017, NeurIPS",
         notes: &[
-            "It has no parameters of its own but sinks: `attention` is written with it and linear maps.",
+            "It has no parameters of its own but sinks and biases: `attention` is written with it and linear maps.",
             "Heads of values may be wider or narrower than those of queries and keys; the result is as wide as all heads of values.",
             "While text is generated, the keys and values of earlier tokens are kept: as many numbers of each token as `k` and `v` have columns.",
         ],
     };
     // Flags first: what is left without a name are operands.
     const ARGUMENTS: &'static [Argument] = &[
-        CAUSAL, SINKS, Q, K, V, HEADS, KV_HEADS, WINDOW, SCALE, BIAS, SOFTCAP,
+        CAUSAL, SINKS, Q, K, V, HEADS, KV_HEADS, WINDOW, SCALE, BIAS, DISTANCES, BUCKETS, SOFTCAP,
     ];
     const EXAMPLES: &'static [Example] = &[
         Example {
@@ -112,6 +127,10 @@ impl Layer for Attend {
         Example {
             text: "attend(linear, linear, linear(2*width), heads: 4, causal, bias: alibi)",
             meaning: "distances instead of positions, and values twice as wide as keys",
+        },
+        Example {
+            text: "attend(linear, linear, linear, heads: 4, causal, distances: 128, buckets: 32)",
+            meaning: "learned numbers of distances instead of positions, as in T5",
         },
         Example {
             text: "attend(linear, linear, linear, heads: 2, causal, softcap: 50)",
@@ -135,6 +154,8 @@ impl Layer for Attend {
         let window = r.given(&WINDOW);
         let scale = r.given(&SCALE);
         let bias = r.word(&BIAS, "attention has no such bias");
+        let distances = r.given(&DISTANCES);
+        let buckets = r.given(&BUCKETS);
         let softcap = r.given(&SOFTCAP);
         let paths = r.paths();
         if !causal && r.misspelt(&CAUSAL) {
@@ -151,7 +172,13 @@ impl Layer for Attend {
             )));
         }
         let alibi = bias.is_none_or(|bias| bias == 0);
-        let compares = [("causal", causal), ("bias: alibi", alibi)];
+        let compares = [
+            ("causal", causal),
+            ("bias: alibi", alibi),
+            ("distances", distances.is_some()),
+        ];
+        let others = [("sinks", sinks)];
+        let on_a_grid = compares.iter().chain(&others).find(|(_, given)| *given);
         let compares = compares.iter().find(|(_, given)| *given);
         if let (Some(of), Some((word, _))) = (of_keys.as_ref().filter(|of| !of.own), compares) {
             let d = compares_places(word, &of.label, r.span());
@@ -163,9 +190,7 @@ impl Layer for Attend {
             let d = Diagnostic::error(codes::INCOMPATIBLE, r.span(), message);
             return r.fail(d.help("give both convolutions the same `stride`"));
         }
-        let compares = [("causal", causal), ("bias: alibi", alibi), ("sinks", sinks)];
-        let compares = compares.iter().find(|(_, given)| *given);
-        if let (Some([rows, columns]), Some((word, _))) = (grids[0], compares) {
+        if let (Some([rows, columns]), Some((word, _))) = (grids[0], on_a_grid) {
             let message = format!("`{word}` does not go with fewer keys than queries");
             let d = Diagnostic::error(codes::INCOMPATIBLE, r.span(), message);
             let d = d.label(format!("keys stand on a grid of {rows} × {columns}"));
@@ -200,6 +225,20 @@ impl Layer for Attend {
             Some(e) => Some(r.within(&SOFTCAP, e)?.to_f64()),
             None => None,
         };
+        let distances = match distances {
+            Some(e) => Some(r.whole(e, MAX_DISTANCES)?),
+            None => None,
+        };
+        let rows = match (distances, buckets) {
+            (Some(distances), Some(e)) => Some(r.whole(e, distances)?),
+            (None, Some(e)) => {
+                let message = "`buckets` needs `distances`";
+                let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message)
+                    .label("distances that share numbers");
+                return r.fail(d.help("write `distances: 128, buckets: 32`"));
+            }
+            (distances, None) => distances,
+        };
         let sink = || LayerParam::vector(&paths.path("attend", "sinks"), heads, Start::Zeros);
         let layer = Attend {
             operands: [q, k, v],
@@ -210,23 +249,32 @@ impl Layer for Attend {
                 window,
                 softcap,
                 alibi: bias? == 0,
+                distances,
                 ..ops::Attention::new(heads, causal)
             },
             query_factor,
             sinks: sinks.then(sink),
+            biases: None,
         };
-        Some((layer, columns))
+        let table = |rows| LayerParam {
+            path: paths.path("attend", "distances"),
+            shape: vec![rows, layer.attention.bias_columns()],
+            start: Start::Zeros,
+        };
+        let biases = rows.map(table);
+        Some((Attend { biases, ..layer }, columns))
     }
 
     fn params(&self) -> Vec<LayerParam> {
         let of_operands = self.operands.iter().flat_map(Network::params);
-        of_operands.chain(self.sinks.clone()).collect()
+        let own = self.sinks.iter().chain(&self.biases).cloned();
+        of_operands.chain(own).collect()
     }
 
     fn reads(&self) -> Reads {
         let attention = &self.attention;
         // Where distances count, scores say what is left out: a bound would lift them.
-        let distances = attention.window.is_some() || attention.alibi;
+        let distances = attention.window.is_some() || attention.compares_places();
         let bounded = attention.softcap.is_some() && distances;
         // All tokens of another sequence are there before the first of this one, and nothing is kept of these.
         let of_own = self.from.as_ref().is_none_or(|from| from.own);
@@ -248,6 +296,7 @@ impl Layer for Attend {
         if let Some(sinks) = &self.sinks {
             operands.push(w.param(b, &sinks.path)?);
         }
+        operands.extend(self.biases_by_distance(b, w)?);
         b.part("attend", |b| {
             operands[0] = nn::combine(b, &[(self.query_factor.clone(), operands[0])])?;
             let from = self.from.as_ref().map(|from| from.label.as_str());
@@ -257,6 +306,28 @@ impl Layer for Attend {
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
+    }
+}
+
+impl Attend {
+    /// A row of biases for each distance, where there are some.
+    fn biases_by_distance(
+        &self,
+        b: &mut Builder,
+        w: &mut dyn Weights,
+    ) -> TypeResult<Option<Value>> {
+        let Some((biases, distances)) = self.biases.as_ref().zip(self.attention.distances) else {
+            return Ok(None);
+        };
+        let rows = w.param(b, &biases.path)?;
+        let buckets = biases.shape[0];
+        if buckets == distances {
+            return Ok(Some(rows));
+        }
+        let table = Table::Buckets { distances, buckets };
+        let table = b.push1(ops::Table { table }, &[])?;
+        let product = ops::MatMul::new(Layout::Nn);
+        b.push1(product, &[table, rows]).map(Some)
     }
 }
 

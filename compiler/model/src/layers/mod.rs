@@ -358,8 +358,9 @@ impl Definition {
 const LATER_ARGUMENTS: &[&str] = &["qkv", "kv_stride"];
 
 /// Layers of the library that give a layer in Rust an argument which others leave out: the layer, the argument, who gives it.
-pub const READY: [(&str, &str, &str); 3] = [
+pub const READY: [(&str, &str, &str); 4] = [
     ("attend", "bias", "alibi_attention"),
+    ("attend", "distances", "distance_attention"),
     ("attend", "softcap", "softcapped_attention"),
     ("attend", "sinks", "sink_attention"),
 ];

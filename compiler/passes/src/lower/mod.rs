@@ -316,7 +316,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::Attend(spec), _) => {
-                // Behind results, sinks and the numbers of those that take part.
+                // Behind results, sinks, biases and the numbers of those that take part.
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;
@@ -326,7 +326,7 @@ impl Lowering<'_> {
             }
             (Kind::AttendBackward(spec), _) => {
                 let spec = self.attends(spec, operands[0]);
-                // Behind results, the numbers of those that take part.
+                // Behind results, biases and the numbers of those that take part.
                 let values = [&operands[..6], &results[..], &operands[6..]].concat();
                 let mut args = self.buffers(&values)?;
                 if spec.reads_delta() {
@@ -337,7 +337,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::AttendCached(spec), _) => {
-                // Behind results, positions, sinks and the numbers of those that take part.
+                // Behind results, positions, sinks, biases and the numbers of those that take part.
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;

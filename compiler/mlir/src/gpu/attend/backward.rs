@@ -3,11 +3,12 @@
 //! Takes an [`Attend`] spec. One half of the blocks computes gradients of queries, walking over keys; the other half those
 //! of keys and values, walking over queries. Both compute the weights again from the scores and the forward kernel's
 //! statistic, so no block waits for another and nothing is added up by several. Blocks of keys go over the heads that share
-//! them in order.
+//! them in order. Where scores have biases by distance, more blocks compute their gradients, 32 distances each: they walk over the queries, with the keys
+//! that are so far from these.
 
 use super::part::{Part, Rows};
-use super::scores::{ahead, exact_exp, shaped, slope};
-use super::{MINE, Seen, Side, Work, each_member, keys_of, number, window};
+use super::scores::{Bias, biased};
+use super::{MINE, PITCH, Seen, Side, Work, each_member, keys_of, number, shared_by, window};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Type, Val};
 use crate::gpu::stage::Matrix;
@@ -21,8 +22,11 @@ const O: u64 = 3;
 const LSE: u64 = 4;
 const D_O: u64 = 5;
 const NUMBERS: u64 = 9;
+const D_DISTANCES: u64 = 9;
+const BIASES: u64 = 10;
 
-/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
+/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, o, lse, d_o, d_q, d_k, d_v, and d_distances and biases
+/// if there are.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (batch, seq) = (e.dim(0), e.dim(1));
     let of_keys = keys_of(e, kernel, seq);
@@ -39,8 +43,23 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
         }
         false => {
             let tile = e.sub(block, half);
-            let work = Work::new(e, kernel, INPUTS, Side::Keys, (tile, of_keys));
-            of_some(e, &work, (Side::Keys, rows), &[7, 8], keys);
+            let of_a_key = |e: &mut Emitter| {
+                let work = Work::new(e, kernel, INPUTS, Side::Keys, (tile, of_keys));
+                of_some(e, &work, (Side::Keys, rows), &[7, 8], keys);
+            };
+            if kernel.scores.distances.is_none() {
+                return of_a_key(e);
+            }
+            let second = e.mul(batch, tiles);
+            let second = e.mul_int(second, kernel.kv_heads as i64);
+            let of_keys = e.below(tile, second);
+            e.either(of_keys, |e, of_keys| match of_keys {
+                true => of_a_key(e),
+                false => {
+                    let tile = e.sub(tile, second);
+                    distances(e, kernel, (tile, seq));
+                }
+            });
         }
     });
     Ok(())
@@ -178,8 +197,8 @@ fn queries(e: &mut Emitter, work: &Work, sides: Sides) {
     };
     let slopes = work.weights(e, 1);
     let start = work.nothing(e, 6);
-    let steep = slope(e, work.kernel, work.head);
-    let query = steep.map(|_| e.add(work.row, own));
+    let bias = Bias::of(e, work.kernel, BIASES, work.head);
+    let query = e.add(work.row, own);
     let sums = e.for_with(begin, end, COLS as i64, &start, |e, first, sums| {
         let others = (Rows::Other, first);
         sides.keys.list(e, work, others);
@@ -189,11 +208,9 @@ fn queries(e: &mut Emitter, work: &Work, sides: Sides) {
         let numbers: Vec<Val> = (0..scores.len())
             .map(|n| {
                 let (lse, delta) = rows[n / 4];
-                let bias = steep.zip(query).map(|(steep, query)| {
-                    let (query, key) = (e.add_int(query, n as i64 / 4), other(e, work, first, n));
-                    (steep, ahead(e, key, query))
-                });
-                weight(e, work, (scores[n], bias), rates[n], lse, delta).1
+                let (query, key) = (e.add_int(query, n as i64 / 4), other(e, work, first, n));
+                let score = (scores[n], bias, (key, query));
+                weight(e, work, score, rates[n], lse, delta).1
             })
             .collect();
         work.put(e, slopes, &numbers);
@@ -236,11 +253,9 @@ fn keys(e: &mut Emitter, work: &Work, sides: Sides) {
     let start = [of_values, work.nothing(e, 7)].concat();
     let sums = each_member(e, work.kernel, &start, |e, member, sums| {
         let work = &work.of_member(e, member);
-        let steep = slope(e, work.kernel, work.head);
-        let key = steep.map(|_| {
-            let own = work.own_row(e);
-            e.add(work.row, own)
-        });
+        let bias = Bias::of(e, work.kernel, BIASES, work.head);
+        let key = work.own_row(e);
+        let key = e.add(work.row, key);
         e.for_with(begin, end, COLS as i64, sums, |e, first, sums| {
             let others = (Rows::Other, first);
             sides.queries.list(e, work, others);
@@ -259,11 +274,9 @@ fn keys(e: &mut Emitter, work: &Work, sides: Sides) {
             let numbers: Vec<(Val, Val)> = (0..scores.len())
                 .map(|n| {
                     let (lse, delta) = columns[n % 4];
-                    let bias = steep.zip(key).map(|(steep, key)| {
-                        let (key, query) = (e.add_int(key, n as i64 / 4), other(e, work, first, n));
-                        (steep, ahead(e, key, query))
-                    });
-                    weight(e, work, (scores[n], bias), rates[n], lse, delta)
+                    let (key, query) = (e.add_int(key, n as i64 / 4), other(e, work, first, n));
+                    let score = (scores[n], bias, (key, query));
+                    weight(e, work, score, rates[n], lse, delta)
                 })
                 .collect();
             let (p, s): (Vec<Val>, Vec<Val>) = numbers.into_iter().unzip();
@@ -286,24 +299,148 @@ fn other(e: &mut Emitter, work: &Work, first: Val, n: usize) -> Val {
     e.add_int(at, n as i64 % 4)
 }
 
-/// The weight of a pair, and the gradient of its score before scaling. The score comes with its bias: a slope and a distance.
+/// Sums of gradients of scores at 32 distances, of keys before their queries, or of keys behind them. Tiles of 32 queries and of the 63 keys that are so far
+/// from these; then each thread of a warp walks along its distance's diagonal.
+fn distances(e: &mut Emitter, kernel: &Attend, (tile, seq): (Val, Val)) {
+    let columns = Work::new(e, kernel, INPUTS, Side::Queries, (tile, seq));
+    let tiles = e.div_ceil(seq, ROWS as i64);
+    // The block's number counts columns of the table where that of queries counts heads.
+    let (of_all, within) = (e.div(tile, tiles), e.rem(tile, tiles));
+    let (in_table, heads) = (
+        e.int(kernel.bias_columns() as i64),
+        e.int(kernel.heads as i64),
+    );
+    let (batch, column) = (e.div(of_all, in_table), e.rem(of_all, in_table));
+    let head = e.rem(column, heads);
+    let nearest = e.mul_int(within, ROWS as i64);
+    let zero = e.int(0);
+    let columns = Work {
+        batch,
+        head,
+        shared: shared_by(e, kernel, head),
+        ..columns
+    };
+    let before = e.below(column, heads);
+    let all = Tokens {
+        all: seq,
+        part: None,
+    };
+    let place = delta_place(e, &columns);
+    let slopes = columns.weights(e, 0);
+    let mine = e.add(nearest, columns.lane);
+    let nothing = e.float(0.0, e.scalar());
+    let bias = Bias::of(e, kernel, BIASES, head);
+    // The first query that has a key so far before it, or the first of all; in whole tiles.
+    let begin = e.select(before, nearest, zero);
+    let sum = e.for_with(begin, seq, ROWS as i64, &[nothing], |e, row, sum| {
+        let work = &Work { row, ..columns };
+        // The first key of the tile: of those before, the farthest one.
+        let farthest = e.sub(row, nearest);
+        let farthest = e.add_int(farthest, 1 - ROWS as i64);
+        let farthest = e.max(farthest, zero);
+        let next = e.add(row, nearest);
+        let first = e.select(before, farthest, next);
+        let at = (Rows::Own, row);
+        let [q, d_o] = [0, D_O].map(|n| all.matrix(e, work, n, at));
+        let [k, v] = [1, 2].map(|n| all.matrix(e, work, n, at));
+        deltas(e, work, all, at, ROWS);
+        e.barrier();
+        let scores = work.products(e, q, k, first);
+        let rates = work.products(e, d_o, v, first);
+        let own = work.own_row(e);
+        let numbers: Vec<Val> = (0..scores.len())
+            .map(|n| {
+                let r = e.add_int(own, n as i64 / 4);
+                let delta = number(e, place, r);
+                let query = e.add(row, r);
+                let lse = statistic(e, work, all, at, query);
+                let score = (scores[n], bias, (other(e, work, first, n), query));
+                gradients(e, work, score, rates[n], lse, delta).1
+            })
+            .collect();
+        work.put(e, slopes, &numbers);
+        e.barrier();
+        let (rows, left) = (e.int(ROWS as i64), e.sub(seq, row));
+        let rows = e.min(rows, left);
+        let sum = e.for_with(zero, rows, 1, sum, |e, r, sum| {
+            let query = e.add(row, r);
+            let (earlier, later) = (e.sub(query, mine), e.add(query, mine));
+            let key = e.select(before, earlier, later);
+            let is_there = e.cmp(Cmp::Ge, key, zero);
+            let exists = e.below(key, seq);
+            let mut counts = e.and(is_there, exists);
+            if !kernel.causal {
+                // The token itself is before.
+                let some = e.cmp(Cmp::Gt, mine, zero);
+                let one = e.or(before, some);
+                counts = e.and(counts, one);
+            }
+            if let Some(window) = window(kernel) {
+                let window = e.int(window);
+                let near = e.below(mine, window);
+                counts = e.and(counts, near);
+            }
+            let at = e.sub(key, first);
+            let (low, high) = (e.max(at, zero), e.int(COLS as i64 - 1));
+            let at = e.min(low, high);
+            let at = e.mul_int(at, PITCH as i64);
+            let at = e.add(at, r);
+            let slope = number(e, slopes, at);
+            let more = e.add(sum[0], slope);
+            vec![e.select(counts, more, sum[0])]
+        });
+        e.barrier();
+        sum
+    })[0];
+    // The first warp speaks for all.
+    let (first_warp, exists) = (e.int(ROWS as i64), e.below(mine, seq));
+    let speaks = e.below(columns.team.thread, first_warp);
+    let writes = e.and(speaks, exists);
+    e.when(writes, |e| {
+        let at = e.mul(batch, seq);
+        let at = e.add(at, mine);
+        let at = e.mul(at, in_table);
+        let at = e.add(at, column);
+        let to = e.operand(D_DISTANCES);
+        let p = e.at(to, at, e.elem);
+        e.store(sum, p);
+    });
+}
+
+/// A product of a query and a key, what is added to it, and which key and query they are.
+type Score<'a> = (Val, Option<Bias<'a>>, (Val, Val));
+
+/// The weight of a pair, and the gradient of its score before scaling.
 fn weight(
     e: &mut Emitter,
     work: &Work,
-    (score, bias): (Val, Option<(Val, Val)>),
+    score: Score,
     rate: Val,
     lse: Val,
     delta: Val,
 ) -> (Val, Val) {
+    let (p, slope, bend) = gradients(e, work, score, rate, lse, delta);
+    let slope = bend.map_or(slope, |bend| e.mul(slope, bend));
+    let scale = work.scale(e);
+    (p, e.mul(slope, scale))
+}
+
+/// The weight of a pair, the gradient of what it is the weight of, and what the bound of scores multiplies that by.
+fn gradients(
+    e: &mut Emitter,
+    work: &Work,
+    (score, bias, pair): Score,
+    rate: Val,
+    lse: Val,
+    delta: Val,
+) -> (Val, Val, Option<Val>) {
     let scale = work.scale(e);
     let scaled = e.mul(score, scale);
-    let (score, bend) = shaped(e, work.kernel, scaled, bias, exact_exp);
+    let (score, bend) = biased(e, work.kernel, scaled, bias, pair);
     let shifted = e.sub(score, lse);
     let p = apply(e, UnaryOp::Exp, shifted);
     let away = e.sub(rate, delta);
-    let slope = e.mul(p, away);
-    let slope = bend.map_or(slope, |bend| e.mul(slope, bend));
-    (p, e.mul(slope, scale))
+    (p, e.mul(p, away), bend)
 }
 
 /// The forward kernel's statistic of a row; rows beyond the last repeat it.

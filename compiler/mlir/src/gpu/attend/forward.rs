@@ -5,7 +5,7 @@
 //! not pass through shared memory. With a window, a row may see nothing of a tile that others see: it changes nothing.
 
 use super::part::{Part, Rows};
-use super::scores::{ahead, exact_exp, shaped, slope};
+use super::scores::{Bias, biased};
 use super::{MINE, PITCH, Seen, Side, Work, keys_of, number, spread, window};
 use crate::body::apply;
 use crate::emit::{Emitter, Val};
@@ -21,7 +21,7 @@ const LSE: u64 = 4;
 /// In the place of it, in the cached kernel of several sequences.
 const PLACES: u64 = 4;
 
-/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, o, lse, and sinks if there are.
+/// Dims `[batch, seq]`, and how many keys where these are others; operands q, k, v, o, lse, and sinks and biases if there are.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let seq = e.dim(1);
     let keys = keys_of(e, kernel, seq);
@@ -31,7 +31,7 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
 }
 
 /// Dims `[seq, past]`, and how many sequences where each has room of its own; operands q, k, v, o, the positions of queries where each sequence has
-/// its own, and sinks if there are.
+/// its own, and sinks and biases if there are.
 pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (seq, past) = (e.dim(0), e.dim(1));
     let rows = match kernel.room {
@@ -81,7 +81,7 @@ fn attend(
     if !kernel.partial {
         return block.emit(e);
     }
-    let operand = sinks + u64::from(kernel.scores.sinks);
+    let operand = work.behind_sinks(sinks);
     let before = e.mul(work.batch, rows);
     let part = Part::of(e, &work, operand, before, past);
     if kernel.may_see_nothing() {
@@ -190,7 +190,7 @@ impl Block<'_> {
             ],
         };
         start.extend(work.nothing(e, 3));
-        let steep = slope(e, kernel, work.head);
+        let bias = Bias::of(e, kernel, work.behind_sinks(sinks), work.head);
         let done = e.for_with(begin, end, COLS as i64, &start, |e, first, carried| {
             let (before, sum, o) = (carried[0], carried[1], &carried[2..]);
             let [k, v] = match part {
@@ -203,7 +203,7 @@ impl Block<'_> {
             };
             let scores = work.products(e, q, k, first);
             let scores: Vec<Val> = scores.iter().map(|s| e.mul(*s, scale)).collect();
-            let scores = shape(e, &work, scores, steep, (first, past));
+            let scores = shape(e, &work, scores, bias, (first, past));
             work.put(e, weights, &scores);
             e.barrier();
             let within = |e: &mut Emitter, key: Val| {
@@ -292,7 +292,7 @@ fn shape(
     e: &mut Emitter,
     work: &Work,
     scores: Vec<Val>,
-    slope: Option<Val>,
+    bias: Option<Bias>,
     (first, past): (Val, Val),
 ) -> Vec<Val> {
     if work.kernel.scores.are_scaled_products() {
@@ -304,12 +304,9 @@ fn shape(
     let own = e.mul_int(work.x, 4);
     let key = e.add(first, own);
     let of = |(n, s): (usize, Val)| {
-        let bias = slope.map(|slope| {
-            let key = e.add_int(key, (n % 4) as i64);
-            let query = e.add_int(query, (n / MINE) as i64);
-            (slope, ahead(e, key, query))
-        });
-        shaped(e, work.kernel, s, bias, exact_exp).0
+        let key = e.add_int(key, (n % 4) as i64);
+        let query = e.add_int(query, (n / MINE) as i64);
+        biased(e, work.kernel, s, bias, (key, query)).0
     };
     scores.into_iter().enumerate().map(of).collect()
 }

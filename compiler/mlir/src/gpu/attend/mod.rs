@@ -145,6 +145,11 @@ impl<'a> Work<'a> {
         e.at(pointer, at, e.elem)
     }
 
+    /// The operand behind the sinks, which are this one if there are some: biases, or who takes part, never both.
+    fn behind_sinks(&self, sinks: u64) -> u64 {
+        sinks + u64::from(self.kernel.scores.sinks)
+    }
+
     /// The first of the thread's four rows, within the block.
     fn own_row(&self, e: &mut Emitter) -> Val {
         e.mul_int(self.y, MINE as i64)

@@ -13,6 +13,7 @@ pub(super) const IN_PAIRS: [Order; 2] = [Order::Dots, Order::Pairs];
 pub(super) type Shape = [usize; 4];
 
 /// The four inputs of the pair of kernels, in f64.
+#[derive(Clone)]
 pub(super) struct Case {
     pub shape: Shape,
     /// Element type of q, k, v and, backward, of o.
@@ -26,6 +27,8 @@ pub(super) struct Case {
     pub value: usize,
     pub softcap: Option<f64>,
     pub alibi: bool,
+    /// Rows of a number for each column of the table, or none.
+    pub biases: Vec<f64>,
     /// A number for each head, or none.
     pub sinks: Vec<f64>,
     /// For each token of each sequence, for each key where these are others, whether it takes part, or none.
@@ -93,6 +96,7 @@ impl Case {
             value,
             softcap: None,
             alibi: false,
+            biases: vec![],
             sinks: vec![],
             numbers: vec![],
             others,
@@ -112,6 +116,25 @@ impl Case {
             sinks,
             ..self
         }
+    }
+
+    /// With a bias for each of so many distances and each head.
+    pub fn biased(self, distances: usize) -> Case {
+        let n = distances * self.bias_columns();
+        let biases = (0..n).map(|n| (n * n % 11) as f64 / 4.0 - 1.25).collect();
+        Case { biases, ..self }
+    }
+
+    fn bias_columns(&self) -> usize {
+        self.shape[2] * if self.causal { 1 } else { 2 }
+    }
+
+    /// The element of the table that is added to a score, and the gradient by distance that its gradient is added to.
+    fn of_distance(&self, [b, s, h]: [usize; 3], j: usize) -> [usize; 2] {
+        let (columns, far) = (self.bias_columns(), s.abs_diff(j));
+        let column = h + if j > s { self.shape[2] } else { 0 };
+        let last = (self.biases.len() / columns).saturating_sub(1);
+        [far.min(last), b * self.shape[1] + far].map(|row| row * columns + column)
     }
 
     /// With tokens that take no part: of the first sequence about two of three, of a second one all, of a third none but the last.
@@ -208,7 +231,8 @@ impl Case {
         } else {
             0.0
         };
-        (capped - fall, slope)
+        let bias = self.biases.get(self.of_distance([0, s, h], j)[0]);
+        (capped - fall + bias.unwrap_or(&0.0), slope)
     }
 
     /// The scaled score of a query and a key.
@@ -264,10 +288,11 @@ impl Case {
         (o, lse)
     }
 
-    /// Gradients of `Σ o · d_o` with respect to q, k, v.
-    pub fn backward(&self) -> [Vec<f64>; 3] {
+    /// Gradients of `Σ o · d_o` with respect to q, k, v, and of biases by distance.
+    pub fn backward(&self) -> [Vec<f64>; 4] {
         let ([batch, seq, heads, d], value) = (self.shape, self.value);
         let [mut dq, mut dk, mut dv] = [&self.q, &self.k, &self.v].map(|x| vec![0.0; x.len()]);
+        let mut d_distances = vec![0.0; self.of_distances()];
         for (b, s, h) in places(batch, seq, heads) {
             if !self.asks(b, s) {
                 continue;
@@ -284,7 +309,11 @@ impl Case {
             for (j, w) in weights.iter().enumerate() {
                 let scaled = self.scaled(&self.q, &self.k, [b, s, h], j);
                 let bend = self.shaped(scaled, h, s, j).1;
-                let ds = self.scale * bend * w * (slopes[j] - mean);
+                let of_bias = w * (slopes[j] - mean);
+                let ds = self.scale * bend * of_bias;
+                if !self.biases.is_empty() && *w != 0.0 {
+                    d_distances[self.of_distance([b, s, h], j)[1]] += of_bias;
+                }
                 let other = self.key_at(b, j, h);
                 for c in 0..d {
                     dq[at + c] += ds * self.k[other * d + c];
@@ -295,7 +324,58 @@ impl Case {
                 }
             }
         }
-        [dq, dk, dv]
+        [dq, dk, dv, d_distances]
+    }
+
+    /// `Σ o · d_o`.
+    pub fn loss(&self) -> f64 {
+        let (o, _) = self.forward(&self.q, &self.k, &self.v);
+        o.iter().zip(&self.d_o).map(|(a, b)| a * b).sum()
+    }
+
+    /// The gradient of the table of biases: its last row has that of all distances from its own on.
+    pub fn d_table(&self) -> Vec<f64> {
+        let mut sums = vec![0.0; self.biases.len()];
+        let (columns, by_distance) = (self.bias_columns(), &self.backward()[3]);
+        for (n, x) in by_distance.iter().enumerate() {
+            let (row, column) = (n / columns % self.shape[1], n % columns);
+            sums[row.min(self.biases.len() / columns - 1) * columns + column] += x;
+        }
+        sums
+    }
+
+    /// Numbers that gradients by distance are: none without biases.
+    fn of_distances(&self) -> usize {
+        match self.biases.is_empty() {
+            true => 0,
+            false => self.shape[0] * self.shape[1] * self.bias_columns(),
+        }
+    }
+
+    /// The table of biases, if it is an operand.
+    pub fn table<T: Real>(&self) -> Option<Buffer<T>> {
+        let real = || Buffer::Real(self.biases.iter().map(|x| T::of(*x)).collect());
+        (!self.biases.is_empty()).then(real)
+    }
+
+    /// What the backward kernel has behind other gradients.
+    fn behind_gradients<T: Real>(&self) -> Vec<Buffer<T>> {
+        let of_distances = self
+            .table()
+            .map(|table| [Buffer::nan(self.of_distances()), table]);
+        of_distances
+            .into_iter()
+            .flatten()
+            .chain(self.numbers())
+            .collect()
+    }
+
+    /// Gradients by distance among the operands of the backward kernel.
+    fn d_distances<T: Real>(&self, operands: &[Buffer<T>]) -> Buffer<T> {
+        match self.biases.is_empty() {
+            true => Buffer::nan(0),
+            false => operands[9].clone(),
+        }
     }
 
     pub fn specs<T: Real>(&self) -> [KernelSpec; 2] {
@@ -318,6 +398,8 @@ impl Case {
             scores: Scores {
                 softcap: self.softcap,
                 alibi: self.alibi,
+                distances: (!self.biases.is_empty())
+                    .then(|| (self.biases.len() / self.bias_columns()) as u64),
                 sinks: false,
             },
             partial: !self.numbers.is_empty(),
@@ -353,8 +435,8 @@ impl Case {
         (!self.numbers.is_empty()).then(real)
     }
 
-    /// o, lse, dq, dk, dv of the scalar evaluator.
-    pub fn evaluate<T: Real>(&self) -> [Buffer<T>; 5] {
+    /// o, lse, dq, dk, dv of the scalar evaluator, and gradients of biases by distance.
+    pub fn evaluate<T: Real>(&self) -> [Buffer<T>; 6] {
         let [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)] = self.specs::<T>() else {
             unreachable!()
         };
@@ -371,6 +453,7 @@ impl Case {
         if !self.sinks.is_empty() {
             memory.0.push(real(&self.sinks));
         }
+        memory.0.extend(self.table());
         memory.0.extend(self.numbers());
         eval_attend(&spec, &mut memory, &dims);
         memory.0.truncate(5);
@@ -379,14 +462,16 @@ impl Case {
         memory.0.push(input(&self.d_o));
         let like = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
         memory.0.extend(like);
-        memory.0.extend(self.numbers());
+        memory.0.extend(self.behind_gradients());
         eval_attend_backward(&back, &mut memory, &dims);
         memory.0[3] = o;
-        [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone())
+        let d_distances = self.d_distances(&memory.0);
+        let [o, lse, dq, dk, dv] = [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone());
+        [o, lse, dq, dk, dv, d_distances]
     }
 
-    /// o, lse, dq, dk, dv of the compiled kernels; both launched in `parts` parts, the last first.
-    pub fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 5] {
+    /// The same of the compiled kernels; both launched in `parts` parts, the last first.
+    pub fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 6] {
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
         let dims = self.dims();
         let [forward, backward] = self.specs::<T>();
@@ -409,6 +494,7 @@ impl Case {
         if !self.sinks.is_empty() {
             operands.push(real(&self.sinks));
         }
+        operands.extend(self.table());
         operands.extend(self.numbers());
         let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
         let (o, lse) = (got[3].clone(), got[4].clone());
@@ -418,9 +504,11 @@ impl Case {
         };
         let fourth = self.fourth(back, &o);
         let mut operands = vec![q, k, v, fourth, lse.clone(), d_o, dq, dk, dv];
-        operands.extend(self.numbers());
+        operands.extend(self.behind_gradients());
         let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
-        [o, lse, got[6].clone(), got[7].clone(), got[8].clone()]
+        let d_distances = self.d_distances(&got);
+        let [dq, dk, dv] = [6, 7, 8].map(|n| got[n].clone());
+        [o, lse, dq, dk, dv, d_distances]
     }
 }
 

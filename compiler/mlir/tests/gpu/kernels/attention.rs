@@ -58,6 +58,7 @@ fn to_keys(spec: Attend, [batch, seq, keys]: [u64; 3]) -> [Case; 2] {
             inputs.clone(),
             vec![room(results), room(rows)],
             sinks(&spec),
+            table(&spec),
             numbers(&spec, batch, keys),
         ]
         .concat(),
@@ -71,11 +72,17 @@ fn to_keys(spec: Attend, [batch, seq, keys]: [u64; 3]) -> [Case; 2] {
         room(narrow),
         room(values),
     ];
-    let numbers = numbers(&spec, batch, keys);
+    let of_distances = || room(batch * seq * spec.bias_columns());
+    let behind = [
+        Vec::from_iter(spec.scores.distances.map(|_| of_distances())),
+        table(&spec),
+        numbers(&spec, batch, keys),
+    ]
+    .concat();
     let mut spec = spec;
     spec.scores.sinks = false;
     let spec = KernelSpec::AttendBackward(spec);
-    [forward, case(spec, [inputs, results, numbers].concat())]
+    [forward, case(spec, [inputs, results, behind].concat())]
 }
 
 /// The operand of who takes part, if there is one, of so many tokens of a sequence: of the first sequence one of seven, of a second one nobody, of a
@@ -97,6 +104,12 @@ fn sinks(spec: &Attend) -> Vec<Vec<u32>> {
         true => vec![floats(spec.heads, 11)],
         false => vec![],
     }
+}
+
+/// The operand of biases by distance, if there is one.
+fn table(spec: &Attend) -> Vec<Vec<u32>> {
+    let table = |rows: u64| floats(rows * spec.bias_columns(), 12);
+    Vec::from_iter(spec.scores.distances.map(table))
 }
 
 /// Sequences, heads and their columns around the sizes of tiles.
@@ -164,6 +177,11 @@ fn others() -> Vec<Attend> {
         softcap,
         alibi,
         sinks,
+        distances: None,
+    };
+    let biased = |softcap, rows| Scores {
+        distances: Some(rows),
+        ..scores(softcap, softcap.is_some(), softcap.is_some())
     };
     let of = |scores, value, causal, window| Attend {
         kv_heads: 1,
@@ -179,6 +197,10 @@ fn others() -> Vec<Attend> {
         of(scores(Some(0.5), true, true), Some(18), true, None),
         of(scores(Some(4.0), true, true), Some(3), false, None),
         of(Scores::default(), Some(40), true, None),
+        of(biased(None, 3), None, true, Some(40)),
+        of(biased(Some(1.5), 50), Some(7), true, None),
+        of(biased(None, 40), None, false, None),
+        of(biased(Some(2.5), 100), Some(9), false, None),
     ]
 }
 
@@ -209,7 +231,7 @@ fn attention_to_kept_keys_with_other_scores_and_values() {
                 room(seq * results),
             ];
             cases.push(Case {
-                operands: [operands, sinks(&spec)].concat(),
+                operands: [operands, sinks(&spec), table(&spec)].concat(),
                 spec: KernelSpec::AttendCached(spec.clone()),
                 aliases: vec![],
                 dims: vec![seq, past],
@@ -268,8 +290,8 @@ fn attention_to_kept_keys_of_several_sequences() {
     let scored = Attend {
         scores: Scores {
             softcap: Some(1.5),
-            alibi: false,
             sinks: true,
+            ..Default::default()
         },
         ..some.clone()
     };
@@ -298,7 +320,7 @@ fn attention_to_kept_keys_of_several_sequences() {
             operands.push(vec![69, 3, 64]);
             dims.push(kept);
         }
-        let behind = [sinks(&spec), numbers(&spec, sequences, kept)].concat();
+        let behind = [sinks(&spec), table(&spec), numbers(&spec, sequences, kept)].concat();
         cases.push(Case {
             operands: [operands, behind].concat(),
             spec: KernelSpec::AttendCached(spec),
@@ -318,8 +340,8 @@ fn attention_of_tokens_that_take_part() {
     };
     let sinks = Scores {
         softcap: Some(1.5),
-        alibi: false,
         sinks: true,
+        ..Default::default()
     };
     let mut cases = vec![];
     for (batch, seq, spec) in [
@@ -391,8 +413,8 @@ fn attention_to_keys_of_other_tokens() {
     };
     let scores = Scores {
         softcap: Some(1.5),
-        alibi: false,
         sinks: true,
+        ..Default::default()
     };
     let mut cases = vec![];
     for (spec, lengths) in [

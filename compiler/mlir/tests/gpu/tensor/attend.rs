@@ -258,6 +258,7 @@ fn scored() -> impl Iterator<Item = Shape> {
             softcap,
             alibi,
             sinks,
+            distances: None,
         };
         (Attend { scores, ..spec }, batch, tokens)
     };
@@ -392,6 +393,7 @@ fn attention_to_kept_keys_with_other_scores() {
         softcap: Some(2.0),
         alibi: true,
         sinks: true,
+        distances: None,
     };
     for target in Target::GPUS {
         let spec = attend(1, 1, 32, true, None);
