@@ -5,8 +5,8 @@
 use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::expr::{Access, Body, ExprId};
-use odec_program::kernel::{Attend, Delay, Groups, KernelSpec, LinearAttend, Scan, ScanForm};
-use odec_program::{Coeff, DType, Quantized};
+use odec_program::kernel::{Attend, Groups, KernelSpec};
+use odec_program::{Coeff, DType, Quantized, Size};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -77,7 +77,49 @@ impl Scalars<'_> {
 pub type RowRule = Box<dyn Fn(&mut Scalars, &[ExprId]) -> ExprId>;
 
 /// The kernel of an op, in a type of arithmetic.
-pub type AlongRule = Box<dyn Fn(DType) -> KernelSpec>;
+pub type KernelRule = Box<dyn Fn(DType) -> KernelSpec>;
+
+/// One launch that is all of an op: its kernel reads operands of the op and writes its results.
+pub struct OneLaunch {
+    pub kernel: KernelRule,
+    /// Which operands of the op are the kernel's first ones, in order; its results are behind them.
+    pub operands: Vec<usize>,
+    pub dims: Vec<Size>,
+    /// A result, by its number, and the operand whose memory it takes: a source that outlives the run, and that nothing but this op reads. The kernel
+    /// has one operand for both.
+    pub kept: Option<(u32, usize)>,
+}
+
+impl OneLaunch {
+    /// Of all operands of the op.
+    pub fn new(
+        kernel: impl Fn(DType) -> KernelSpec + 'static,
+        ins: &[TensorType],
+        dims: Vec<Size>,
+    ) -> OneLaunch {
+        OneLaunch {
+            kernel: Box::new(kernel),
+            operands: (0..ins.len()).collect(),
+            dims,
+            kept: None,
+        }
+    }
+
+    /// A kernel along the tokens of each sequence: dims are the sequences and tokens of the first operand.
+    pub fn along(kernel: impl Fn(DType) -> KernelSpec + 'static, ins: &[TensorType]) -> OneLaunch {
+        let size = |d: usize| Size::of(&[ins[0].shape[d]]).expect("one dimension");
+        OneLaunch::new(kernel, ins, vec![size(0), size(1)])
+    }
+
+    /// What the last operand keeps from run to run, the last result is; a further dim is the number of tokens of earlier runs.
+    pub fn carried(mut self) -> OneLaunch {
+        if let Some(operand) = self.operands.pop() {
+            self.kept = Some((1, operand));
+        }
+        self.dims.push(Size::PAST);
+        self
+    }
+}
 
 /// How code generation sees an op. Domain of row kernels: rows × columns of the widest operand or result.
 pub enum Kind {
@@ -114,27 +156,15 @@ pub enum Kind {
     AttendBackward(Attend),
     /// Operands q and the kept keys and values; result o.
     AttendCached(Attend),
-    /// Operands q, k, v, decay and matrices, as far as there are; results o and matrices.
-    LinearAttend(LinearAttend),
     /// Operand 1's rows go behind the earlier ones of operand 0, a source: no launch where they are computed there. `each`: one row of each of
     /// several sequences.
     Append { each: bool },
     /// The only operand, a source, from row `past` on: no launch.
     FromPast,
-    /// Rows of operand 0 at operand 1's indices.
-    Gather,
     /// Scatter-add of operand 1's rows at operand 0's indices, onto zeros.
     ScatterAdd,
-    /// Sum of the only operand over the batch: `[B, S, C]` → `[P, C]`, zero from S on.
-    PositionSum,
-    /// Operands and results as the kernel's specification says, which the lowering gives its type; a carry is the last operand and the last
-    /// result.
-    Scan(Scan),
-    /// Operands x and the ring, a source; results y and the ring.
-    Delay(Delay),
-    /// A kernel along the tokens of each sequence, in the type that the lowering gives it: dims are the sequences and tokens of the first
-    /// operand, operands those of the op, then its results.
-    Along(AlongRule),
+    /// All other kernels: the op says everything.
+    One(OneLaunch),
 }
 
 impl Kind {
@@ -142,11 +172,10 @@ impl Kind {
     pub fn replaces(&self, port: u32) -> Option<usize> {
         match self {
             Kind::Append { .. } => Some(0),
-            Kind::Delay(d) if port == 1 => Some(1 + usize::from(d.places)),
-            Kind::LinearAttend(k) if k.continued && port == 1 => Some(k.result() as usize),
-            Kind::Scan(k) if k.form == ScanForm::Carried && port == 1 => {
-                Some(1 + usize::from(k.factors))
-            }
+            Kind::One(launch) => launch
+                .kept
+                .filter(|(result, _)| *result == port)
+                .map(|(_, operand)| operand),
             _ => None,
         }
     }

@@ -167,10 +167,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
-        Kind::LinearAttend(_) | Kind::Scan(_) | Kind::Delay(_) => Role::Fresh,
-        Kind::Along(_) => Role::Fresh,
-        Kind::Append { .. } => Role::Fresh,
-        Kind::Gather | Kind::PositionSum => Role::Fresh,
+        Kind::Append { .. } | Kind::One(_) => Role::Fresh,
         Kind::Grouped { .. } | Kind::GroupedOuter { .. } => Role::Fresh,
         Kind::Rows { reads, rule } => {
             let (mut body, mut coeffs) = (Body::default(), Vec::new());

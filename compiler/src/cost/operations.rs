@@ -9,7 +9,7 @@
 
 use odec_graph::{Graph, Kind, Node, OpKind, Site, TensorType};
 use odec_program::kernel::Attend;
-use odec_program::{Bindings, Dim};
+use odec_program::{Bindings, DType, Dim};
 use std::ops::Add;
 
 /// Multiply-adds.
@@ -188,11 +188,11 @@ fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
         Kind::AttendBackward(a) => {
             found.attention = a.backward_products().saturating_mul(seen(&a));
         }
-        Kind::LinearAttend(a) => {
-            found.recurrences = rows(&ins[0]).saturating_mul(a.products());
-        }
-        Kind::Scan(k) => {
-            found.recurrences = rows(&ins[0]).saturating_mul(k.products());
+        Kind::One(launch) => {
+            let dims = launch.dims.iter().map(|d| d.at(at).unwrap_or(u64::MAX));
+            let kernel = (launch.kernel)(DType::F64);
+            let work = kernel.signature().work;
+            found.recurrences = work.multiply_adds(&dims.collect::<Vec<u64>>());
         }
         _ => {}
     }

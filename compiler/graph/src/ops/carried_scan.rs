@@ -1,6 +1,6 @@
 //! Recurrences along tokens that go on where the last run left them.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::scan::{run, sequences, spec, tokens};
 use crate::ops::support::fail;
@@ -57,7 +57,8 @@ impl Op for CarriedScan {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::Scan(spec(ins[0].cols(), ins.len() == 3, ScanForm::Carried))
+        let spec = spec(ins[0].cols(), ins.len() == 3, ScanForm::Carried);
+        Kind::One(OneLaunch::along(spec, ins).carried())
     }
 
     fn samples() -> Vec<Sample> {

@@ -1,14 +1,14 @@
 //! Rows of earlier tokens while a text is read in pieces, of which a ring is kept.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::shift_tokens::check;
 use crate::ops::support::{fail, index, operands};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::kernel::Delay;
-use odec_program::{DType, Dim};
+use odec_program::kernel::{Delay, KernelSpec};
+use odec_program::{DType, Dim, Size};
 
 /// x `[B, S, C]` and a carry `[B, reach, C]`, reach the longest distance → `[B, S, K · C]`, what [`ShiftTokens`](super::ShiftTokens) gives for the
 /// last S of `past + S` tokens, and the carry that takes the other's place: a ring, in which the row of the token after n others is row n mod reach.
@@ -113,7 +113,19 @@ impl Op for Delayed {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::Delay(self.spec(ins[0].cols()))
+        let spec = self.spec(ins[0].cols());
+        let kernel = move |dtype| {
+            KernelSpec::Delay(Delay {
+                dtype,
+                ..spec.clone()
+            })
+        };
+        let mut launch = OneLaunch::along(kernel, ins);
+        if self.each {
+            // A token of each, at a place of its own.
+            launch.dims[1] = Size::ONE;
+        }
+        Kind::One(launch.carried())
     }
 
     fn samples() -> Vec<Sample> {

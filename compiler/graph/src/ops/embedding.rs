@@ -1,6 +1,6 @@
 //! Rows of a table, chosen by token.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::EmbeddingGrad;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, index, operands};
@@ -8,6 +8,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
+use odec_program::kernel::{Gather, KernelSpec};
 
 /// `table[V, C]`, `tokens[B, S, 1] → [B, S, C]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +60,13 @@ impl Op for Embedding {
         Vjp::Rule(vec![Some(d), None])
     }
 
-    fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::Gather
+    fn kind(&self, ins: &[TensorType]) -> Kind {
+        let cols = ins[0].cols();
+        let kernel = move |dtype| KernelSpec::Gather(Gather { dtype, cols });
+        Kind::One(OneLaunch {
+            operands: vec![1, 0],
+            ..OneLaunch::new(kernel, ins, vec![ins[1].rows(), ins[0].rows()])
+        })
     }
 
     fn samples() -> Vec<Sample> {

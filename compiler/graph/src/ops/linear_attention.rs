@@ -8,7 +8,7 @@
 //! gradient `x = (I + Lᵀ)⁻¹ do` is the same with q and k exchanged and the tokens in reverse, and is that of v; the formula for α holds as it is.
 
 use crate::exact::Exact;
-use crate::op::{EvalError, Kind, TypeError, TypeResult, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, TypeResult, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::fail;
 use crate::ops::{
@@ -18,7 +18,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use crate::value::Value;
-use odec_program::kernel::{Decay, LinearAttend, MOST_HEAD, MOST_HEADS};
+use odec_program::kernel::{Decay, KernelSpec, LinearAttend, MOST_HEAD, MOST_HEADS};
 use odec_program::{DType, Dim};
 
 /// q, k `[B, S, heads · n]`, v `[B, S, heads · m]`, decay α unless there is none → o like v. Per head `S_t = α_t S_{t−1} + k_tᵀ v_t`,
@@ -359,7 +359,18 @@ impl Op for LinearAttention {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::LinearAttend(self.spec(&ins[1], &ins[2]))
+        let spec = self.spec(&ins[1], &ins[2]);
+        let kernel = move |dtype| {
+            KernelSpec::LinearAttend(LinearAttend {
+                dtype,
+                ..spec.clone()
+            })
+        };
+        let launch = OneLaunch::along(kernel, ins);
+        Kind::One(match self.continued {
+            true => launch.carried(),
+            false => launch,
+        })
     }
 
     fn samples() -> Vec<Sample> {

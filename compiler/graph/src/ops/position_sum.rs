@@ -1,13 +1,14 @@
 //! The sum over a batch, for every position: the transpose of adding a row to each; or of all positions from the last on in one row.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::AddPositions;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::Dim;
+use odec_program::kernel::{Gather, KernelSpec};
+use odec_program::{Dim, Size};
 
 /// `x[B, S, C] → [positions, C]`, S ≤ positions: `y[p] = Σ_b x[b, p]`, in order; zero from S on. With `beyond`, S may be more, and the last row is the
 /// sum of all positions from its own on.
@@ -75,8 +76,12 @@ impl Op for PositionSum {
         Vjp::Rule(vec![Some(back)])
     }
 
-    fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::PositionSum
+    fn kind(&self, ins: &[TensorType]) -> Kind {
+        let cols = ins[0].cols();
+        let kernel = move |dtype| KernelSpec::PositionSum(Gather { dtype, cols });
+        let mut launch = OneLaunch::along(kernel, ins);
+        launch.dims.push(Size::fixed(self.positions));
+        Kind::One(launch)
     }
 
     fn samples() -> Vec<Sample> {

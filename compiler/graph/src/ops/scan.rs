@@ -1,13 +1,13 @@
 //! Recurrences of first order along tokens, in each column by itself.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::ScanBackward;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::kernel::{self, ScanForm};
+use odec_program::kernel::{self, KernelSpec, ScanForm};
 use odec_program::DType;
 
 /// a, b `[B, S, C] → ` h like b: `h_t = a_t h_{t−1} + b_t` from zero; of b alone, running sums `h_t = h_{t−1} + b_t`.
@@ -47,7 +47,8 @@ impl Op for Scan {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::Scan(spec(ins[0].cols(), ins.len() == 2, ScanForm::Whole))
+        let spec = spec(ins[0].cols(), ins.len() == 2, ScanForm::Whole);
+        Kind::One(OneLaunch::along(spec, ins))
     }
 
     fn samples() -> Vec<Sample> {
@@ -61,13 +62,15 @@ impl Op for Scan {
     }
 }
 
-/// The kernel; a lowering sets the precision.
-pub(super) fn spec(cols: u64, factors: bool, form: ScanForm) -> kernel::Scan {
-    kernel::Scan {
-        dtype: DType::F64,
-        cols,
-        factors,
-        form,
+/// The kernel.
+pub(super) fn spec(cols: u64, factors: bool, form: ScanForm) -> impl Fn(DType) -> KernelSpec {
+    move |dtype| {
+        KernelSpec::Scan(kernel::Scan {
+            dtype,
+            cols,
+            factors,
+            form,
+        })
     }
 }
 

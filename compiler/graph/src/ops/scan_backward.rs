@@ -1,6 +1,6 @@
 //! The derivative of recurrences along tokens: a recurrence itself, last tokens first.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::scan::{sequences, spec, tokens};
 use crate::ops::support::fail;
@@ -63,7 +63,8 @@ impl Op for ScanBackward {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::Scan(spec(ins[0].cols(), ins.len() == 3, ScanForm::Backward))
+        let spec = spec(ins[0].cols(), ins.len() == 3, ScanForm::Backward);
+        Kind::One(OneLaunch::along(spec, ins))
     }
 
     fn samples() -> Vec<Sample> {

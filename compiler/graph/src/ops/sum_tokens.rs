@@ -1,6 +1,6 @@
 //! The sum over the tokens of each sequence: what is said of a whole text or image.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::RepeatTokens;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
@@ -55,9 +55,8 @@ impl Op for SumTokens {
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
         let cols = ins[0].cols();
-        Kind::Along(Box::new(move |dtype| {
-            KernelSpec::SequenceSum(Gather { dtype, cols })
-        }))
+        let kernel = move |dtype| KernelSpec::SequenceSum(Gather { dtype, cols });
+        Kind::One(OneLaunch::along(kernel, ins))
     }
 
     fn samples() -> Vec<Sample> {

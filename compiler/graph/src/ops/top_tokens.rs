@@ -1,6 +1,6 @@
 //! Which tokens of a text have the largest scores: what a step that chooses its tokens takes.
 
-use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
@@ -65,10 +65,10 @@ impl Op for TopTokens {
         Vjp::Zero
     }
 
-    fn kind(&self, _: &[TensorType]) -> Kind {
+    fn kind(&self, ins: &[TensorType]) -> Kind {
         let share = self.share;
         let kernel = move |dtype| KernelSpec::TopTokens(kernel::TopTokens { dtype, share });
-        Kind::Along(Box::new(kernel))
+        Kind::One(OneLaunch::along(kernel, ins))
     }
 
     fn samples() -> Vec<Sample> {

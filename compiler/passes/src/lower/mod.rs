@@ -17,9 +17,7 @@ use crate::spec::Specs;
 use contract::{Panels, PreparedOperand, StepRun};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Site, Value};
-use odec_program::kernel::{
-    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Order, Scan,
-};
+use odec_program::kernel::{Attend, Gather, Grouped, Groups, KernelSpec, Layout, Order};
 use odec_program::site::naming_site;
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
@@ -241,11 +239,6 @@ impl Lowering<'_> {
         let results: Vec<Value> = (0..node.types.len() as u32)
             .map(|port| Value { node: n, port })
             .collect();
-        let sizes = |dims: &[usize]| {
-            dims.iter()
-                .map(|d| Size::of(&[self.graph.ty(operands[0]).shape[*d]]).expect("one dimension"))
-                .collect::<Vec<_>>()
-        };
         match (kind(self.graph, n), &unit.shape) {
             (Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::View, _) => Ok(()),
             (Kind::Append { each: true }, _) => self.append_each(n),
@@ -353,64 +346,11 @@ impl Lowering<'_> {
                 self.launch(KernelSpec::AttendCached(spec), args, dims, vec![], n);
                 Ok(())
             }
-            (Kind::Gather, _) => {
-                let (table, index) = (operands[0], operands[1]);
-                let dims = vec![
-                    self.graph.ty(results[0]).rows(),
-                    self.graph.ty(table).rows(),
-                ];
-                let cols = self.graph.ty(table).cols();
-                let args = self.buffers(&[index, table, results[0]])?;
-                self.launch(
-                    KernelSpec::Gather(Gather {
-                        dtype: self.real,
-                        cols,
-                    }),
-                    args,
-                    dims,
-                    vec![],
-                    n,
-                );
+            (Kind::One(launch), _) => {
+                let given: Vec<Value> = launch.operands.iter().map(|i| operands[*i]).collect();
+                let args = self.buffers(&[given, results].concat())?;
+                self.launch((launch.kernel)(self.real), args, launch.dims, vec![], n);
                 Ok(())
-            }
-            (Kind::PositionSum, _) => {
-                let rows = self.graph.ty(results[0]).rows();
-                let cols = self.graph.ty(results[0]).cols();
-                let args = self.buffers(&[operands[0], results[0]])?;
-                self.launch(
-                    KernelSpec::PositionSum(Gather {
-                        dtype: self.real,
-                        cols,
-                    }),
-                    args,
-                    [sizes(&[0, 1]), vec![rows]].concat(),
-                    vec![],
-                    n,
-                );
-                Ok(())
-            }
-            (Kind::LinearAttend(spec), _) => {
-                let dtype = self.real;
-                let spec = KernelSpec::LinearAttend(LinearAttend { dtype, ..spec });
-                self.recurrence(spec, sizes(&[0, 1]), n, results)
-            }
-            (Kind::Scan(spec), _) => {
-                let dtype = self.real;
-                let spec = KernelSpec::Scan(Scan { dtype, ..spec });
-                self.recurrence(spec, sizes(&[0, 1]), n, results)
-            }
-            (Kind::Delay(spec), _) => {
-                let dtype = self.real;
-                let dims = match spec.places {
-                    // A token of each, at a place of its own.
-                    true => [sizes(&[0]), vec![Size::ONE]].concat(),
-                    false => sizes(&[0, 1]),
-                };
-                let spec = KernelSpec::Delay(Delay { dtype, ..spec });
-                self.recurrence(spec, dims, n, results)
-            }
-            (Kind::Along(kernel), _) => {
-                self.recurrence(kernel(self.real), sizes(&[0, 1]), n, results)
             }
             (Kind::ScatterAdd, _) => {
                 let (index, rows) = (operands[0], operands[1]);
@@ -473,25 +413,6 @@ impl Lowering<'_> {
             n,
         );
         Ok(delta)
-    }
-
-    /// A launch along the tokens of each sequence. Of what is carried from run to run, its operand and result are one of the kernel's.
-    fn recurrence(
-        &mut self,
-        spec: KernelSpec,
-        mut dims: Vec<Size>,
-        node: u32,
-        results: Vec<Value>,
-    ) -> Result<(), LowerError> {
-        let made = kind(self.graph, node);
-        let mut given = self.graph.node(node).operands.clone();
-        if results.iter().any(|v| made.replaces(v.port).is_some()) {
-            given.pop();
-            dims.push(Size::PAST);
-        }
-        let args = self.buffers(&[given, results].concat())?;
-        self.launch(spec, args, dims, vec![], node);
-        Ok(())
     }
 
     /// Rounded factors are multiplied in pairs where the target has dot products of them.
