@@ -14,6 +14,7 @@ use super::{
 use crate::arguments::Given;
 use crate::codes;
 use crate::scheme::args::{Args, bounded, report};
+use crate::scheme::layer::SIZES;
 use crate::scheme::mentions::Mentions;
 use crate::scheme::scalar::{name_of, not_supported, number, whole};
 use crate::scheme::{Coeff, Layers};
@@ -188,11 +189,17 @@ pub(super) fn unknown(
     }
     let values = input.named.iter().map(|n| n.name.name.as_str());
     let near = odec_grammar::nearest(name, values).or(layers.near(name));
+    let alone = span == args.callee.span;
+    let size = || odec_grammar::nearest(name, SIZES).filter(|_| alone);
+    let (near, label) = match near.map_or_else(|| (size(), true), |near| (Some(near), false)) {
+        (Some(size), true) => (Some(size), "neither a layer nor a size"),
+        (near, _) => (near, "a pipeline consists of layers and of fields"),
+    };
     let near = near.map(|n| format!("did you mean `{n}`?"));
     let near = VOCABULARY.written(name).map(String::from).or(near);
     let message = format!("`{name}` is not a layer");
     Diagnostic::error(codes::UNKNOWN_NAME, args.callee.span, message)
-        .label("a pipeline consists of layers and of fields")
+        .label(label)
         .help(near.unwrap_or_else(|| "`odec help layers` lists all layers".into()))
 }
 
