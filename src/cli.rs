@@ -439,7 +439,7 @@ pub struct Build {
 
 /// A source file or a built artifact.
 #[derive(Args)]
-pub struct Model {
+pub struct SourceOrArtifact {
     /// A .ode file or a .odex artifact
     pub model: PathBuf,
     /// Override a number of a .ode file by its path (repeatable)
@@ -655,7 +655,7 @@ pub enum EntryName {
 #[derive(Args)]
 pub struct Exec {
     #[command(flatten)]
-    pub model: Model,
+    pub model: SourceOrArtifact,
     /// The entry to run
     #[arg(long, value_enum)]
     pub entry: EntryName,

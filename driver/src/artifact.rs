@@ -8,7 +8,7 @@ use crate::memory_check;
 use crate::source::{is_source, parsed, report};
 use odec_compiler::codes;
 use odec_compiler::model::Built;
-use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
+use odec_compiler::passes::assemble::{AssembleError, Assembled, ModelParts, Options, assemble};
 use odec_grammar::{Diagnostic, Sources};
 use odec_program::manifest::{Manifest, Precision};
 use odec_program::{DType, Kernel, Target};
@@ -41,11 +41,11 @@ fn precision_fits(built: &Built, target: Target) -> Vec<Diagnostic> {
 /// The program of a model for one target, without object code.
 pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled> {
     let options = Options::of(target, built.real());
-    assembled_with(&Model::new(built, source), options)
+    assembled_with(&ModelParts::new(built, source), options)
 }
 
 /// The same, of chosen entries and with other options.
-pub(crate) fn assembled_with(model: &Model, options: Options) -> Done<Assembled> {
+pub(crate) fn assembled_with(model: &ModelParts, options: Options) -> Done<Assembled> {
     assemble(model, options).map_err(|e| match e {
         AssembleError::Params(_) | AssembleError::Plan { .. } | AssembleError::Cache { .. } => {
             Failure::input(e)

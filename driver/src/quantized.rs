@@ -8,7 +8,7 @@ use crate::fail::{Done, Failure};
 use crate::source::{is_source, of_artifact, report};
 use odec_compiler::codes;
 use odec_compiler::model::Built;
-use odec_compiler::passes::assemble::{Model, Options};
+use odec_compiler::passes::assemble::{ModelParts, Options};
 use odec_grammar::Diagnostic;
 use odec_program::manifest::{Manifest, Precision};
 use odec_program::{DType, EntryId, Quantized, Target};
@@ -61,9 +61,9 @@ fn built(m: &Manifest, q: Quantized, target: Target, device: DeviceChoice) -> Do
         .built
         .ok_or_else(|| Failure::internal("an artifact without a model"))?;
     report(&fits(&built, q), &parsed.sources)?;
-    let model = Model {
+    let model = ModelParts {
         grad: None,
-        ..Model::new(&built, &m.source)
+        ..ModelParts::new(&built, &m.source)
     };
     let options = Options {
         weights: Some(q),

@@ -2,7 +2,7 @@
 //!
 //! Takes runs with what the compiler says of them; gives pictures. Training losses are means over equal stretches of steps; held-out losses are dots.
 
-use crate::facts::Model;
+use crate::facts::ModelFacts;
 use crate::plot::{Across, Plot, SIZES, Size, Unit};
 use crate::runs::Run;
 use crate::table::loss;
@@ -34,7 +34,7 @@ pub struct Drawn<'a> {
     pub number: usize,
     pub kind: usize,
     pub run: &'a Run,
-    pub model: Option<&'a Model>,
+    pub model: Option<&'a ModelFacts>,
 }
 
 /// Points of a curve.

@@ -3,7 +3,7 @@
 //! Takes two runs, and what the compiler says of their models; gives the differences, as text and as JSON. What is equal is left out, but for
 //! results. Leaves which of them is better to the reader.
 
-use crate::facts::Model;
+use crate::facts::ModelFacts;
 use crate::runs::Run;
 use crate::table::loss;
 use odec_compiler::text::number::{bytes, duration, flops, thousands};
@@ -58,7 +58,7 @@ pub struct Diff {
 }
 
 /// Compares two runs.
-pub fn diff(runs: [&Run; 2], models: [Option<&Model>; 2]) -> Diff {
+pub fn diff(runs: [&Run; 2], models: [Option<&ModelFacts>; 2]) -> Diff {
     let [a, b] = runs;
     let step = a.done().min(b.done());
     let over = (step / PART).max(1);
@@ -68,7 +68,8 @@ pub fn diff(runs: [&Run; 2], models: [Option<&Model>; 2]) -> Diff {
         (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
     };
     let seconds = |r: &Run| r.steps().find(|s| s.step == step).map(|s| s.seconds);
-    let of_steps = |r: &Run, m: Option<&Model>| m.map(|m| m.step_flops(r.batch()) * step as f64);
+    let of_steps =
+        |r: &Run, m: Option<&ModelFacts>| m.map(|m| m.step_flops(r.batch()) * step as f64);
     let names = runs.map(|r| r.folder.shown());
     Diff {
         source: unified(runs, &names),
@@ -188,7 +189,7 @@ fn data(r: &Run) -> BTreeMap<String, String> {
 }
 
 /// What is known of an artifact, and of the model that it was built from.
-pub fn facts(r: &Run, model: Option<&Model>) -> BTreeMap<String, String> {
+pub fn facts(r: &Run, model: Option<&ModelFacts>) -> BTreeMap<String, String> {
     let m = &r.manifest;
     let mut found = BTreeMap::from([
         ("model".to_string(), escaped(&m.name)),

@@ -13,7 +13,7 @@ use odec_program::manifest::{Form, Manifest};
 use std::collections::BTreeSet;
 
 /// A model, built again.
-pub struct Model {
+pub struct ModelFacts {
     checked: Checked,
     pub built: Built,
     pub training: Training,
@@ -23,7 +23,7 @@ pub struct Model {
 ///
 /// # Errors
 /// Why that cannot be, in a sentence.
-pub fn model(m: &Manifest) -> Result<Model, String> {
+pub fn model(m: &Manifest) -> Result<ModelFacts, String> {
     let (_, mut checked) = of_artifact(m)
         .map_err(|why| format!("the source of the run cannot be checked by this odec: {why}"))?;
     let mut built = checked.built.take().ok_or("the source has no model")?;
@@ -38,7 +38,7 @@ pub fn model(m: &Manifest) -> Result<Model, String> {
         now.memory = then.memory;
     }
     let training = training(&built).map_err(|e| e.to_string())?;
-    Ok(Model {
+    Ok(ModelFacts {
         checked,
         built,
         training,
@@ -48,7 +48,7 @@ pub fn model(m: &Manifest) -> Result<Model, String> {
 /// The models of runs, each built once however many runs have it.
 pub struct Models {
     keys: Vec<String>,
-    all: Vec<Result<Model, String>>,
+    all: Vec<Result<ModelFacts, String>>,
     /// By run.
     of: Vec<usize>,
 }
@@ -75,12 +75,12 @@ impl Models {
     }
 
     /// Of a run, by its number.
-    pub fn get(&self, run: usize) -> Option<&Model> {
+    pub fn get(&self, run: usize) -> Option<&ModelFacts> {
         self.all[self.of[run]].as_ref().ok()
     }
 
     /// Each model, or why there is none, with the runs that have it.
-    pub fn each(&self) -> impl Iterator<Item = (&Result<Model, String>, Vec<usize>)> {
+    pub fn each(&self) -> impl Iterator<Item = (&Result<ModelFacts, String>, Vec<usize>)> {
         let runs = |n: usize| {
             (0..self.of.len())
                 .filter(|run| self.of[*run] == n)
@@ -112,7 +112,7 @@ fn key(m: &Manifest) -> String {
     format!("{}\n{set:?}\n{imports:?}\n{memory:?}", m.source)
 }
 
-impl Model {
+impl ModelFacts {
     /// The flows of the model as they are computed, with what is proved of them.
     pub fn flows(&self) -> Vec<Report> {
         let evolved = self.checked.evolved.iter();
@@ -129,7 +129,7 @@ impl Model {
         self.training.whole.flops() as f64 * rows as f64
     }
 
-    /// Whether [`Model::step_flops`] is the most that there can be.
+    /// Whether [`ModelFacts::step_flops`] is the most that there can be.
     pub fn is_at_most(&self, form: &Form) -> bool {
         // Rows of texts are as long as the longest text among them.
         self.training.at_most || form.is_padded()

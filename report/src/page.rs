@@ -5,7 +5,7 @@
 
 use crate::curves::{Against, Drawn, losses};
 use crate::diff::settings;
-use crate::facts::{Model, Models};
+use crate::facts::{ModelFacts, Models};
 use crate::laws;
 use crate::learned;
 use crate::learned::{Coefficient, Value, learned, legend, paths};
@@ -49,7 +49,7 @@ pub fn page(found: &Found, models: &Models, samples: Option<&Samples>) -> String
         .collect();
     let flows: Vec<Vec<Report>> = models
         .each()
-        .map(|(m, _)| m.as_ref().map_or(Vec::new(), Model::flows))
+        .map(|(m, _)| m.as_ref().map_or(Vec::new(), ModelFacts::flows))
         .collect();
     let mut body = String::new();
     head(&runs, &mut body);

@@ -1,6 +1,6 @@
 //! Options of the commands that time a device, or compare it with the reference device.
 
-use super::Model;
+use super::SourceOrArtifact;
 use clap::{Args, ValueEnum};
 use odec_program::Quantized;
 use odec_runtime::DeviceChoice;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub struct Timed {
     #[command(flatten)]
-    pub model: Model,
+    pub model: SourceOrArtifact,
     /// Timed steps
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
@@ -69,7 +69,7 @@ pub struct Bench {
 #[derive(Args)]
 pub struct Compare {
     #[command(flatten)]
-    pub model: Model,
+    pub model: SourceOrArtifact,
     /// Training steps
     #[arg(long, default_value_t = 2)]
     pub steps: u64,

@@ -4,7 +4,7 @@ use crate::cli;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_report::diff::diff;
-use odec_report::facts::{self, Model};
+use odec_report::facts::{self, ModelFacts};
 use odec_report::runs::{self, Run};
 use odec_runtime::{Shown, errln, out, outln};
 use std::path::Path;
@@ -26,7 +26,7 @@ fn read(folder: &Path) -> Done<Run> {
 }
 
 /// The model of a run; without it, what the compiler would say is left out.
-pub fn model(r: &Run) -> Option<Model> {
+pub fn model(r: &Run) -> Option<ModelFacts> {
     let model = facts::model(&r.manifest);
     model
         .inspect_err(|why| errln!("note: {}: {why}", r.folder.shown()))

@@ -9,7 +9,7 @@ use crate::scheme::method::{
     Asked, GeneralLinear, Incoming, Unsupported, general_linear, late, program_span,
 };
 use crate::scheme::per_use::SHARED;
-use crate::scheme::stage::{Program, Steps};
+use crate::scheme::stage::{StageProgram, Steps};
 use odec_exact::Exact;
 use odec_numerics::glm::{Glm, MAX_STAGES, MAX_VALUES};
 use odec_numerics::linear_step::{Inputs, Row, Value};
@@ -53,7 +53,7 @@ pub fn general(flow: &Flow) -> Result<General, Unsupported> {
 }
 
 /// The method of one program.
-pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Unsupported> {
+pub(super) fn of_program(flow: &Flow, program: &StageProgram) -> Result<General, Unsupported> {
     let GeneralLinear {
         located,
         names: kept,

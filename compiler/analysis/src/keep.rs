@@ -14,7 +14,7 @@ use crate::scheme::learn::{DIRECTION, Owner};
 use crate::scheme::method::Unsupported;
 use crate::scheme::scalar::{arithmetic, whole};
 use crate::scheme::stage::Derived;
-use crate::scheme::{Learned, Program};
+use crate::scheme::{Learned, StageProgram};
 use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -307,7 +307,7 @@ impl Kept {
 }
 
 /// Puts directions in the place of coefficients that keep an order.
-pub fn rewrite(programs: &mut [Program], sink: &mut Vec<Diagnostic>) -> Option<()> {
+pub fn rewrite(programs: &mut [StageProgram], sink: &mut Vec<Diagnostic>) -> Option<()> {
     let mut known: Vec<(Rc<Owner>, Kept)> = Vec::new();
     for p in programs {
         let mut owners: Vec<Rc<Owner>> = Vec::new();
@@ -342,7 +342,7 @@ pub fn rewrite(programs: &mut [Program], sink: &mut Vec<Diagnostic>) -> Option<(
 }
 
 /// The directions that the coefficients of a program need, and how these are computed.
-fn put(p: &mut Program, kept: &Kept) -> Result<(), CoeffError> {
+fn put(p: &mut StageProgram, kept: &Kept) -> Result<(), CoeffError> {
     // What cannot move is a number.
     for d in &kept.derived {
         if let (Some(value), true) = (d.over.as_constant(), d.under.is_one()) {

@@ -11,7 +11,7 @@ use crate::scheme::function::Symbol;
 use crate::scheme::method::{Unsupported, functions_at_start, located_at, program};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
-use crate::scheme::{Learned, Program};
+use crate::scheme::{Learned, StageProgram};
 use odec_exact::Exact;
 use odec_numerics::jet::{Jet, Space};
 use odec_numerics::manifold::{self, Shape};
@@ -118,7 +118,7 @@ pub fn of_any_functions(i: &Instance, order: usize) -> Option<String> {
 }
 
 /// The functions in the coefficients of a step, with learned numbers at their start.
-fn functions(program: &Program) -> BTreeSet<Symbol> {
+fn functions(program: &StageProgram) -> BTreeSet<Symbol> {
     let settled = program.coefficients();
     let settled = settled.map(|c| functions_at_start(program, c));
     let each = settled.flat_map(|c| c.functions().cloned().collect::<Vec<_>>());
@@ -126,7 +126,7 @@ fn functions(program: &Program) -> BTreeSet<Symbol> {
 }
 
 /// A learned coefficient in a function, of which conditions are no polynomials.
-fn in_function(program: &Program) -> Option<(&Learned, &Symbol)> {
+fn in_function(program: &StageProgram) -> Option<(&Learned, &Symbol)> {
     let all = program.coefficients().flat_map(Coeff::functions);
     all.into_iter().find_map(|f| {
         let names = f.names();

@@ -13,7 +13,7 @@ use crate::scheme::method::{
     DIFFERENT_POWERS, Unsupported, at_start, coefficient, functions_at_start, late, program_span,
 };
 use crate::scheme::per_use::SHARED;
-use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
+use crate::scheme::stage::{Moment, StageInstr, StageProgram, Steps, Unknown};
 use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_numerics::Tableau;
@@ -110,7 +110,7 @@ pub(super) type Sum = BTreeMap<Atom, (Exact, i32)>;
 
 /// The values of a program as sums.
 pub(super) struct Reading<'p> {
-    pub program: &'p Program,
+    pub program: &'p StageProgram,
     pub values: Vec<Sum>,
     pub result: Sum,
     span: Span,
@@ -122,7 +122,7 @@ fn beyond<T>(span: Span, why: &str) -> Result<T, Unsupported> {
 }
 
 impl<'p> Reading<'p> {
-    pub fn new(flow: &Flow, program: &'p Program) -> Result<Reading<'p>, Unsupported> {
+    pub fn new(flow: &Flow, program: &'p StageProgram) -> Result<Reading<'p>, Unsupported> {
         let span = program_span(flow);
         if program.instrs.len() > MAX_INSTRS {
             return beyond(span, TOO_LONG);
@@ -137,8 +137,8 @@ impl<'p> Reading<'p> {
         // Unknowns read evaluations that are made after them.
         for (i, instr) in program.instrs.iter().enumerate() {
             r.values.push(match instr {
-                Instr::Eval { .. } => alone(Atom::Eval(i + 1)),
-                Instr::Past {
+                StageInstr::Eval { .. } => alone(Atom::Eval(i + 1)),
+                StageInstr::Past {
                     name,
                     when: Moment::Ago(n),
                 } => alone(Atom::Past(name.clone(), *n)),
@@ -147,19 +147,19 @@ impl<'p> Reading<'p> {
         }
         for (i, instr) in program.instrs.iter().enumerate() {
             match instr {
-                Instr::Combine(sum) | Instr::Unknown(Unknown::Solved { sum, .. }) => {
+                StageInstr::Combine(sum) | StageInstr::Unknown(Unknown::Solved { sum, .. }) => {
                     r.values[i + 1] = r.sum(sum)?;
                 }
-                Instr::Eval { at, span, .. } if at.len() != 1 => {
+                StageInstr::Eval { at, span, .. } if at.len() != 1 => {
                     return beyond(*span, SEVERAL);
                 }
-                Instr::Eval { .. } => {}
-                Instr::Past {
+                StageInstr::Eval { .. } => {}
+                StageInstr::Past {
                     when: Moment::Ago(_),
                     ..
                 } => {}
-                Instr::Unknown(Unknown::Without { why, span }) => return beyond(*span, why),
-                Instr::Product(_) => return beyond(span, PRODUCT),
+                StageInstr::Unknown(Unknown::Without { why, span }) => return beyond(*span, why),
+                StageInstr::Product(_) => return beyond(span, PRODUCT),
                 _ => return beyond(span, "it has operations other than evaluations and sums"),
             }
         }
@@ -197,7 +197,7 @@ impl<'p> Reading<'p> {
 
     /// The name of the field of an evaluation, and where it is evaluated.
     pub fn evaluation(&self, v: usize) -> Option<(&str, &Sum)> {
-        let Instr::Eval { field, at, .. } = &self.program.instrs[v.checked_sub(1)?] else {
+        let StageInstr::Eval { field, at, .. } = &self.program.instrs[v.checked_sub(1)?] else {
             return None;
         };
         let at = &self.values[at.first()?.0 as usize];
@@ -312,7 +312,7 @@ fn pure(sum: &Sum) -> Row {
 }
 
 /// The method of one program.
-pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<Pair, Unsupported> {
+pub(super) fn of_program(flow: &Flow, program: &StageProgram) -> Result<Pair, Unsupported> {
     let mut reading = Reading::new(flow, program)?;
     let settled = reading.without_zeros();
     Finder {

@@ -8,7 +8,7 @@ use super::pair::{Atom, Pair, Reading, Scale, Sum, of_program, pair};
 use super::start::Limited;
 use crate::scheme::flow::Flow;
 use crate::scheme::method::{Unsupported, first_programs};
-use crate::scheme::stage::Program;
+use crate::scheme::stage::StageProgram;
 use odec_exact::Exact;
 use odec_numerics::draw;
 use odec_numerics::linear_step::{LinearStep, Step, Value};
@@ -40,7 +40,7 @@ struct First<'f> {
 /// What the first steps leave of an order, where that is less.
 pub fn limited(flow: &Flow, pair: &Pair, order: usize) -> Result<Option<Limited>, Unsupported> {
     let seen = Cell::new(0);
-    let usual = |p: &Program| {
+    let usual = |p: &StageProgram| {
         let before = seen.replace(seen.get() + 1);
         before >= pair.settled && of_program(flow, p).is_ok_and(|own| own == *pair)
     };

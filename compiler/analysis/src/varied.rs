@@ -7,7 +7,7 @@ use super::opaque_field::{all_settings, opaque, settings_at};
 use super::report::Evolved;
 use crate::scheme::flow::Setting;
 use crate::scheme::method::late;
-use crate::scheme::stage::{Instr, Program, Steps};
+use crate::scheme::stage::{StageInstr, StageProgram, Steps};
 use crate::scheme::{Combination, ValueId};
 
 /// Whether steps with other settings keep other values.
@@ -36,7 +36,7 @@ pub fn keeps_differ(e: &Evolved) -> bool {
 }
 
 /// The instructions that compute the values which a step keeps, renumbered, and their names.
-fn kept(p: &Program) -> (Vec<Instr>, Vec<(String, Combination)>) {
+fn kept(p: &StageProgram) -> (Vec<StageInstr>, Vec<(String, Combination)>) {
     let mut needed = vec![false; p.instrs.len() + 1];
     p.keeps
         .iter()
@@ -48,7 +48,7 @@ fn kept(p: &Program) -> (Vec<Instr>, Vec<(String, Combination)>) {
         }
     }
     let mut to = vec![ValueId::STATE; p.instrs.len() + 1];
-    let mut instrs: Vec<Instr> = Vec::new();
+    let mut instrs: Vec<StageInstr> = Vec::new();
     for (i, instr) in p.instrs.iter().enumerate().filter(|(i, _)| needed[i + 1]) {
         instrs.push(instr.renamed(&|v| to[v.0 as usize]));
         to[i + 1] = ValueId(instrs.len() as u32);

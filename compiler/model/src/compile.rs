@@ -22,7 +22,7 @@ use crate::scheme::resolve::{Resolver, count};
 use crate::scheme::scalar::{Scope, exact};
 use crate::scheme::unroll::unroll;
 use crate::scheme::work::EvolveWork;
-use crate::scheme::{Coeff, Program, define::SchemeDef};
+use crate::scheme::{Coeff, StageProgram, define::SchemeDef};
 use odec_grammar::ast::{Block, File, Item, Model};
 use odec_grammar::diag::Diagnostic;
 use odec_grammar::{Severity, Sources, work};
@@ -38,7 +38,7 @@ use thiserror::Error;
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// Stage programs: of the file's own schemes, on nameless fields, then of its model's evolves.
-    pub programs: Vec<Program>,
+    pub programs: Vec<StageProgram>,
     /// The model, if the file has one.
     pub built: Option<Built>,
     /// Claims of all schemes that are defined here or used by the model.
@@ -55,7 +55,7 @@ impl Checked {
     pub fn stages(&self) -> String {
         self.programs
             .iter()
-            .map(Program::to_string)
+            .map(StageProgram::to_string)
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -466,7 +466,7 @@ fn defaults(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> Option<Settings> {
 }
 
 /// A scheme as it stands, and its stage programs on fields called like its parameters.
-fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program>)> {
+fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<StageProgram>)> {
     let scheme = r.concrete(def.clone())?;
     let start_by = match &scheme.start_by {
         Some(by) => Some(r.start_by(by)?),

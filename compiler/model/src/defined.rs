@@ -7,7 +7,7 @@ use super::step_count::StepCount;
 use crate::codes;
 use crate::scheme::Coeff;
 use crate::scheme::function::{Function, Symbol};
-use crate::scheme::stage::{Phase, Program};
+use crate::scheme::stage::{Phase, StageProgram};
 use odec_grammar::diag::Diagnostic;
 
 impl EvolveSpec {
@@ -31,7 +31,7 @@ impl EvolveSpec {
     }
 
     /// Whether a function, those in it, and their derivatives by learned numbers have finite values, as far as these are known.
-    fn is_finite(&self, program: &Program, k: usize, f: &Symbol) -> bool {
+    fn is_finite(&self, program: &StageProgram, k: usize, f: &Symbol) -> bool {
         let Symbol::Function(function, of) = f else {
             return true;
         };
@@ -53,7 +53,7 @@ impl EvolveSpec {
     }
 
     /// What a name is in a step when training begins; `None`: that is not known.
-    fn start(&self, program: &Program, k: usize, name: &str) -> Option<f64> {
+    fn start(&self, program: &StageProgram, k: usize, name: &str) -> Option<f64> {
         let known = match name {
             "h" => self.h.get(k),
             "t" => self.t.get(k),
@@ -66,7 +66,7 @@ impl EvolveSpec {
         Some(known?.to_f64())
     }
 
-    fn not_finite(&self, program: &Program, k: usize, f: &Symbol) -> Diagnostic {
+    fn not_finite(&self, program: &StageProgram, k: usize, f: &Symbol) -> Diagnostic {
         let names = f.names();
         let mut learned = program.learned.iter();
         let span = learned.find(|l| names.contains(l.name.as_str()));

@@ -12,7 +12,7 @@ use super::outputs::Output;
 use super::sources::Ends;
 use super::step_count::{StepCount, positive};
 use crate::codes;
-use crate::scheme::Instr;
+use crate::scheme::StageInstr;
 use crate::scheme::scalar::unknown_name;
 use crate::scheme::work::Routing;
 use odec_grammar::Span;
@@ -214,7 +214,7 @@ impl Along for EvolveSpec {
 
     fn solves(&self) -> bool {
         let mut all = self.unrolled.programs.iter().flat_map(|p| &p.instrs);
-        all.any(|i| matches!(i, Instr::Solution { .. }))
+        all.any(|i| matches!(i, StageInstr::Solution { .. }))
     }
 
     fn halts(&self) -> bool {
@@ -248,7 +248,7 @@ impl Along for EvolveSpec {
 
     fn iterates(&self) -> bool {
         let mut all = self.unrolled.programs.iter().flat_map(|p| &p.instrs);
-        all.any(|i| matches!(i, Instr::Mix { .. } | Instr::Solution { .. }))
+        all.any(|i| matches!(i, StageInstr::Mix { .. } | StageInstr::Solution { .. }))
     }
 
     fn has_experts(&self) -> bool {

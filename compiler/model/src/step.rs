@@ -6,8 +6,8 @@
 use super::coefficient::Coefficients;
 use crate::error::BuildError;
 use crate::scheme::solver::Solver;
-use crate::scheme::stage::{Iterates, Moment, Program, Projection};
-use crate::scheme::{Coeff, Instr, ValueId};
+use crate::scheme::stage::{Iterates, Moment, Projection, StageProgram};
+use crate::scheme::{Coeff, StageInstr, ValueId};
 use odec_grammar::Span;
 use odec_graph::diagram::NORMALIZE;
 use odec_graph::ops::{Mul, StopGradient};
@@ -68,7 +68,7 @@ pub trait Fields {
 
 /// Where a step stands.
 pub struct Place<'p> {
-    pub program: &'p Program,
+    pub program: &'p StageProgram,
     pub site: Site,
     pub span: Option<Span>,
 }
@@ -87,7 +87,7 @@ impl Place<'_> {
     }
 
     /// Appends the step; gives also its difference to the embedded partner's, where there is one that needs nothing more
-    /// ([`Program::take_in_partner`]).
+    /// ([`StageProgram::take_in_partner`]).
     pub fn with_error(
         &self,
         b: &mut Builder,
@@ -104,10 +104,10 @@ impl Place<'_> {
             b.site = self.site.clone().into();
             b.span = self.span;
             values.push(match instr {
-                Instr::Combine(c) => coefficients.combine(b, c, &values)?,
-                Instr::Past { name, when } => past(kept, name, *when)?,
-                Instr::Flow { .. } => return Err(BuildError::Missing("an exact flow".into())),
-                Instr::Phi {
+                StageInstr::Combine(c) => coefficients.combine(b, c, &values)?,
+                StageInstr::Past { name, when } => past(kept, name, *when)?,
+                StageInstr::Flow { .. } => return Err(BuildError::Missing("an exact flow".into())),
+                StageInstr::Phi {
                     field,
                     index,
                     over,
@@ -121,11 +121,11 @@ impl Place<'_> {
                     };
                     fields.function(b, of, coefficients, value(&values, *at)?)?
                 }
-                Instr::Product([u, v]) => {
+                StageInstr::Product([u, v]) => {
                     let (u, v) = (value(&values, *u)?, value(&values, *v)?);
                     b.push1(Mul, &[u, v])?
                 }
-                Instr::Project { at, onto } => {
+                StageInstr::Project { at, onto } => {
                     let at = value(&values, *at)?;
                     match onto {
                         Projection::Nonnegative => nn::relu(b, at)?,
@@ -138,7 +138,7 @@ impl Place<'_> {
                         }
                     }
                 }
-                Instr::Normal { like, std, number } => {
+                StageInstr::Normal { like, std, number } => {
                     let like = value(&values, *like)?;
                     match b.part(NORMAL, |b| fields.normal(b, like, std, *number))? {
                         Some(noise) => noise,
@@ -146,20 +146,20 @@ impl Place<'_> {
                     }
                 }
                 // Only analyses have unknowns.
-                Instr::Unknown(_) => return Err(BuildError::Missing("an unknown".into())),
-                Instr::Stop(at) => {
+                StageInstr::Unknown(_) => return Err(BuildError::Missing("an unknown".into())),
+                StageInstr::Stop(at) => {
                     let at = value(&values, *at)?;
                     b.push1(StopGradient, &[at])?
                 }
-                Instr::Mix { of, seen, mixing } => {
+                StageInstr::Mix { of, seen, mixing } => {
                     b.part(SOLVE, |b| solves.next(b, &values, *of, seen, mixing))?
                 }
-                Instr::Solution {
+                StageInstr::Solution {
                     of,
                     unknowns,
                     solver,
                 } => solves.solution(b, &values, *of, unknowns, solver)?,
-                Instr::Eval {
+                StageInstr::Eval {
                     field,
                     usage,
                     at,

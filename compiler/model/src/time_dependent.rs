@@ -16,8 +16,8 @@ use super::layers::{LayerParam, MAX_WIDTH};
 use crate::codes;
 use crate::scheme::args::{Args, report};
 use crate::scheme::scalar::{Scope, name_of, whole};
-use crate::scheme::stage::Program;
-use crate::scheme::{Coeff, Instr};
+use crate::scheme::stage::StageProgram;
+use crate::scheme::{Coeff, StageInstr};
 use odec_grammar::Span;
 use odec_grammar::ast::Arg;
 use odec_grammar::diag::Diagnostic;
@@ -187,10 +187,10 @@ impl EvolveSpec {
             let timed: Vec<bool> = p.fields.iter().map(|f| f.facts.reads_time).collect();
             let partner = p.embedded.iter().flat_map(|e| &e.instrs);
             for i in p.instrs.iter().chain(partner) {
-                if let Instr::Phi { field, .. } = i {
+                if let StageInstr::Phi { field, .. } = i {
                     reads |= matches!(policies[*field], Sharing::TimeDependent(_));
                 }
-                let Instr::Eval {
+                let StageInstr::Eval {
                     field, when, span, ..
                 } = i
                 else {
@@ -224,7 +224,7 @@ impl EvolveSpec {
     }
 }
 
-fn unknown(p: &Program, field: usize, span: Span) -> Diagnostic {
+fn unknown(p: &StageProgram, field: usize, span: Span) -> Diagnostic {
     let name = &p.fields[field].name;
     let message = format!("`{name}` depends on time, and the time of this evaluation is not known");
     Diagnostic::error(codes::MISSING_ARGUMENT, span, message)

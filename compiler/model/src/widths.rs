@@ -8,7 +8,7 @@ use super::layers::OfModel;
 use super::layers::network::Network;
 use super::layers::pipeline::{self, ends_with};
 use crate::codes;
-use crate::scheme::{Combination, Instr, Program, ValueId};
+use crate::scheme::{Combination, StageInstr, StageProgram, ValueId};
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, BodyStmt};
 use odec_grammar::diag::Diagnostic;
@@ -17,7 +17,11 @@ use odec_grammar::diag::Diagnostic;
 type Width = (u64, Option<Span>);
 
 /// The layers of a program's fields, in their order.
-pub fn layers(p: &Program, model: &OfModel, sink: &mut Vec<Diagnostic>) -> Option<Vec<Network>> {
+pub fn layers(
+    p: &StageProgram,
+    model: &OfModel,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Vec<Network>> {
     let mut w = Widths {
         program: p,
         model,
@@ -55,7 +59,7 @@ fn ended(body: &Body) -> Option<Span> {
 }
 
 struct Widths<'a> {
-    program: &'a Program,
+    program: &'a StageProgram,
     model: &'a OfModel,
     values: Vec<Width>,
     layers: Vec<Option<Read>>,
@@ -63,41 +67,41 @@ struct Widths<'a> {
 }
 
 impl Widths<'_> {
-    fn instr(&mut self, instr: &Instr) -> Option<()> {
+    fn instr(&mut self, instr: &StageInstr) -> Option<()> {
         let made = match instr {
-            Instr::Eval {
+            StageInstr::Eval {
                 field, at, span, ..
             } => {
                 let at = at.iter().map(|v| self.values[v.0 as usize].0).collect();
                 self.evaluated(*field, at, *span)?
             }
-            Instr::Combine(c) => self.combined(c)?,
+            StageInstr::Combine(c) => self.combined(c)?,
             // Only analyses have unknowns.
-            Instr::Past { .. } | Instr::Unknown(_) => (self.model.sizes.width, None),
-            Instr::Product([a, b]) => {
+            StageInstr::Past { .. } | StageInstr::Unknown(_) => (self.model.sizes.width, None),
+            StageInstr::Product([a, b]) => {
                 let (a, b) = (self.values[a.0 as usize], self.values[b.0 as usize]);
                 match (a, b) {
                     ((1, _), other) | (other, (1, _)) => other,
                     _ => self.equal(a, b)?,
                 }
             }
-            Instr::Phi {
+            StageInstr::Phi {
                 field, at, span, ..
             } => {
                 let at = self.values[at.0 as usize].0;
                 self.evaluated(*field, vec![at], *span)?
             }
-            Instr::Normal { like: at, .. }
-            | Instr::Project { at, .. }
-            | Instr::Flow { at, .. }
-            | Instr::Stop(at) => self.values[at.0 as usize],
-            Instr::Mix { of, seen, .. } => {
+            StageInstr::Normal { like: at, .. }
+            | StageInstr::Project { at, .. }
+            | StageInstr::Flow { at, .. }
+            | StageInstr::Stop(at) => self.values[at.0 as usize],
+            StageInstr::Mix { of, seen, .. } => {
                 for [z, f] in seen.iter().flatten() {
                     self.equal(self.values[z.0 as usize], self.values[f.0 as usize])?;
                 }
                 self.values[seen[0][*of][1].0 as usize]
             }
-            Instr::Solution { of, unknowns, .. } => {
+            StageInstr::Solution { of, unknowns, .. } => {
                 for [z, f] in unknowns {
                     self.equal(self.values[z.0 as usize], self.values[f.0 as usize])?;
                 }

@@ -4,7 +4,7 @@
 //! fit, found by bisection: each policy that is looked at is planned as it would be built, and the one that is given has been. Leaves what
 //! is kept under a policy to [`super::revolve`].
 
-use super::assemble::{AssembleError, Model, Options, Passed, gradient};
+use super::assemble::{AssembleError, ModelParts, Options, Passed, gradient};
 use super::revolve::replays;
 use crate::codes;
 use crate::model::Built;
@@ -27,7 +27,7 @@ pub fn resolve(
     let Some((budget, span)) = built.named.budget else {
         return Ok(Ok(()));
     };
-    let model = Model::new(built, "");
+    let model = ModelParts::new(built, "");
     let mut known = Passed::default();
     let mut arena = |memory| match gradient(&model, options, memory, known.before_memory()) {
         Ok(None) => Ok(0),

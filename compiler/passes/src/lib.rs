@@ -77,7 +77,7 @@ pub mod update;
 mod uses;
 pub mod whole;
 
-pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};
+pub use assemble::{AssembleError, Assembled, ModelParts, Options, assemble, build_manifest};
 use odec_graph::{Graph, TypeError};
 use odec_program::Quantized;
 use odec_program::manifest::{Memory, Precision};

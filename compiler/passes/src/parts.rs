@@ -13,7 +13,7 @@ use odec_program::{Bindings, DType, EntryId, Quantized, Target};
 
 /// What a manifest is assembled from.
 #[derive(Clone, Debug)]
-pub struct Model<'a> {
+pub struct ModelParts<'a> {
     pub name: &'a str,
     /// The `.ode` source, whole.
     pub source: &'a str,
@@ -40,7 +40,7 @@ pub struct Model<'a> {
     pub maxima: Bindings,
 }
 
-impl<'a> Model<'a> {
+impl<'a> ModelParts<'a> {
     /// One graph as the entry `forward`: nothing is trained. It knows so many kinds of tokens, and states of so many columns.
     pub fn alone(
         name: &'a str,
@@ -48,8 +48,8 @@ impl<'a> Model<'a> {
         params: &'a [Parameter],
         [vocab, width]: [u64; 2],
         (precision, maxima): (Precision, Bindings),
-    ) -> Model<'a> {
-        Model {
+    ) -> ModelParts<'a> {
+        ModelParts {
             name,
             source: "",
             model: manifest::Model {
@@ -76,8 +76,8 @@ impl<'a> Model<'a> {
     }
 
     /// A model of a source file, planned for its batch and context.
-    pub fn new(built: &'a Built, source: &'a str) -> Model<'a> {
-        Model {
+    pub fn new(built: &'a Built, source: &'a str) -> ModelParts<'a> {
+        ModelParts {
             name: &built.name,
             source,
             model: built.config.clone(),

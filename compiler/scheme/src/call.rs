@@ -12,7 +12,7 @@ use super::mentions::Mentions;
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::StageTracer;
 use super::scalar::{name_of, out_of_range, unknown_name};
-use super::stage::{Instr, Projection, default_eps};
+use super::stage::{Projection, StageInstr, default_eps};
 use super::time::Said;
 use super::value::Names;
 use crate::codes;
@@ -64,7 +64,7 @@ impl StageTracer<'_> {
                 "nonnegative" => {
                     let at = self.projected(call, &[], span, names)?;
                     let onto = Projection::Nonnegative;
-                    self.project(Instr::Project { at, onto }, span)
+                    self.project(StageInstr::Project { at, onto }, span)
                 }
                 _ => {
                     if let Some(d) = without_state(&callee, span) {
@@ -230,11 +230,11 @@ impl StageTracer<'_> {
             let d = out_of_range(&std, arg.value.span);
             return self.fail(d.label("a positive number is expected"));
         }
-        let drawn = |i: &&Instr| matches!(i, Instr::Normal { .. });
+        let drawn = |i: &&StageInstr| matches!(i, StageInstr::Normal { .. });
         self.charge(self.instrs.len() / 64 + 1, span)?;
         let number = self.instrs.iter().filter(drawn).count();
         let like = self.value(Combination::value(super::ValueId(0)), span)?;
-        let made = self.push(Instr::Normal { like, std, number });
+        let made = self.push(StageInstr::Normal { like, std, number });
         Some(Item::Vector(Combination::value(made)))
     }
 
@@ -273,7 +273,7 @@ impl StageTracer<'_> {
         };
         let (mean, std) = (mean?, std?);
         let onto = Projection::Moments { mean, std, eps };
-        self.project(Instr::Project { at, onto }, span)
+        self.project(StageInstr::Project { at, onto }, span)
     }
 
     /// The state that a projection is given, its labels checked.
@@ -306,7 +306,7 @@ impl StageTracer<'_> {
         self.value(at, span)
     }
 
-    fn project(&mut self, instr: Instr, span: Span) -> Option<Item> {
+    fn project(&mut self, instr: StageInstr, span: Span) -> Option<Item> {
         let made = self.once(instr, span)?;
         Some(Item::Vector(Combination::value(made)))
     }

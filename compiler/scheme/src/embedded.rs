@@ -5,7 +5,7 @@
 
 use super::combination::{Combination, ValueId};
 use super::evaluate::Used;
-use super::stage::Instr;
+use super::stage::StageInstr;
 
 /// Where a flow ends.
 pub(super) struct Reached {
@@ -29,7 +29,7 @@ impl Reached {
 
 /// A step with what only its partner needs apart.
 pub(super) struct Divided {
-    pub instrs: Vec<Instr>,
+    pub instrs: Vec<StageInstr>,
     pub result: Combination,
     pub keeps: Vec<(String, ValueId)>,
     pub called: Vec<(ValueId, String)>,
@@ -40,13 +40,13 @@ pub(super) struct Divided {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedded {
     /// What only it needs; the values are numbered on from the step's own.
-    pub instrs: Vec<Instr>,
+    pub instrs: Vec<StageInstr>,
     pub result: Combination,
 }
 
 /// A step without what nothing reads, and without fields that are then not evaluated: one that another scheme takes.
 pub(super) fn pruned(
-    instrs: Vec<Instr>,
+    instrs: Vec<StageInstr>,
     reached: Reached,
     called: Called,
     leaves: &mut Vec<Used>,
@@ -64,8 +64,9 @@ pub(super) fn pruned(
     let mut moved = Vec::new();
     for (i, _) in own.iter().enumerate().filter(|(_, n)| **n) {
         let mut instr = instrs[i].renamed(&|v| to[v.0 as usize]);
-        if let Instr::Eval { field, .. } | Instr::Flow { field, .. } | Instr::Phi { field, .. } =
-            &mut instr
+        if let StageInstr::Eval { field, .. }
+        | StageInstr::Flow { field, .. }
+        | StageInstr::Phi { field, .. } = &mut instr
         {
             *field = *field_to[*field].get_or_insert_with(|| {
                 fields += 1;
@@ -99,7 +100,7 @@ fn moved_names(called: Called, to: &[ValueId]) -> Called {
 }
 
 /// The step's own instructions and its result, then the partner's.
-pub(super) fn divide(instrs: Vec<Instr>, reached: Reached, called: Called) -> Divided {
+pub(super) fn divide(instrs: Vec<StageInstr>, reached: Reached, called: Called) -> Divided {
     let Some(partner) = reached.embedded else {
         return Divided {
             instrs,
@@ -121,7 +122,7 @@ pub(super) fn divide(instrs: Vec<Instr>, reached: Reached, called: Called) -> Di
     }
     let renamed = |c: &Combination| c.renamed(&|v| to[v.0 as usize]);
     let at = order.iter().position(|i| apart(*i)).unwrap_or(order.len());
-    let mut moved: Vec<Instr> = Vec::new();
+    let mut moved: Vec<StageInstr> = Vec::new();
     for i in order {
         moved.push(instrs[i].renamed(&|v| to[v.0 as usize]));
     }
@@ -140,7 +141,7 @@ pub(super) fn divide(instrs: Vec<Instr>, reached: Reached, called: Called) -> Di
 }
 
 /// Which instructions some values need. An unknown reads later ones.
-fn needed(instrs: &[Instr], values: impl Iterator<Item = ValueId>) -> Vec<bool> {
+fn needed(instrs: &[StageInstr], values: impl Iterator<Item = ValueId>) -> Vec<bool> {
     let mut needed = vec![false; instrs.len() + 1];
     let mut open: Vec<ValueId> = values.collect();
     while let Some(v) = open.pop() {

@@ -7,7 +7,7 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::flow::{Field, FlowArg, Leaf, Terms};
 use super::run::{Frame, MAX_EVALUATIONS, StageTracer, too_many_evaluations};
-use super::stage::{Instr, Unknown};
+use super::stage::{StageInstr, Unknown};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -175,7 +175,7 @@ impl StageTracer<'_> {
         if self.evaluated.len() == MAX_EVALUATIONS {
             return self.fail(too_many_evaluations(span));
         }
-        let v = self.push(Instr::Eval {
+        let v = self.push(StageInstr::Eval {
             field,
             usage,
             at,
@@ -211,7 +211,7 @@ impl StageTracer<'_> {
         self.charge(1, span)?;
         let field = self.leaf(leaf);
         let over = over.clone();
-        let flow = Instr::Flow {
+        let flow = StageInstr::Flow {
             field,
             at,
             over,
@@ -226,7 +226,7 @@ impl StageTracer<'_> {
             return Some(v);
         }
         self.charge(2 * c.weight() + 1, span)?;
-        let v = self.push(Instr::Combine(c.clone()));
+        let v = self.push(StageInstr::Combine(c.clone()));
         self.known.insert(c, v);
         Some(v)
     }
@@ -245,9 +245,8 @@ impl StageTracer<'_> {
                 .map(|(v, _)| v)
                 .filter(|v| *v > start)
                 .find_map(|v| match &self.instrs[v.0 as usize - 1] {
-                    Instr::Combine(of) | Instr::Unknown(Unknown::Solved { sum: of, .. }) => {
-                        Some((v, of.clone()))
-                    }
+                    StageInstr::Combine(of)
+                    | StageInstr::Unknown(Unknown::Solved { sum: of, .. }) => Some((v, of.clone())),
                     _ => None,
                 });
             let Some((v, of)) = inner else { return Some(c) };
@@ -263,7 +262,7 @@ impl StageTracer<'_> {
         match self.products.get(&of) {
             Some(v) => *v,
             None => {
-                let v = self.push(Instr::Product(of));
+                let v = self.push(StageInstr::Product(of));
                 self.products.insert(of, v);
                 v
             }
@@ -271,7 +270,7 @@ impl StageTracer<'_> {
     }
 
     /// What an instruction makes that gives the same for the same values: made before, or now.
-    pub(super) fn once(&mut self, instr: Instr, span: Span) -> Option<ValueId> {
+    pub(super) fn once(&mut self, instr: StageInstr, span: Span) -> Option<ValueId> {
         let reads = instr.reads();
         let first = reads.first().copied().unwrap_or(ValueId::STATE);
         let known = self.made.get(&first).map_or(&[][..], Vec::as_slice);
@@ -286,7 +285,7 @@ impl StageTracer<'_> {
         Some(v)
     }
 
-    pub(super) fn push(&mut self, instr: Instr) -> ValueId {
+    pub(super) fn push(&mut self, instr: StageInstr) -> ValueId {
         self.instrs.push(instr);
         ValueId(self.instrs.len() as u32)
     }

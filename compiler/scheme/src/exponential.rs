@@ -9,7 +9,7 @@ use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind, Leaf};
 use super::run::StageTracer;
 use super::scalar::name_of;
-use super::stage::Instr;
+use super::stage::StageInstr;
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
@@ -63,7 +63,7 @@ impl StageTracer<'_> {
         self.charge(1, span)?;
         let field = self.leaf(&leaf);
         let place = self.first_place(field, index, &over, at);
-        let phi = Instr::Phi {
+        let phi = StageInstr::Phi {
             field,
             index,
             over,
@@ -78,7 +78,7 @@ impl StageTracer<'_> {
     fn first_place(&self, of: usize, k: u32, h: &Coeff, v: ValueId) -> Option<Span> {
         let mut made = self.made.get(&v)?.iter();
         made.find_map(|made| match &self.instrs[made.0 as usize - 1] {
-            Instr::Phi {
+            StageInstr::Phi {
                 field,
                 index,
                 over,

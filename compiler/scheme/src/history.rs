@@ -11,7 +11,7 @@ use super::flow::Flow;
 use super::mentions::Mentions;
 use super::multistep;
 use super::run::{Frame, StageTracer};
-use super::stage::{Instr, Moment, Phase};
+use super::stage::{Moment, Phase, StageInstr};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Ident, Learn, LearnLen, Step, Stmt};
@@ -116,7 +116,7 @@ impl StageTracer<'_> {
         let known = self.pasts.get(&(name.to_string(), when)).copied();
         let v = known.unwrap_or_else(|| {
             let name = name.to_string();
-            let v = self.push(Instr::Past {
+            let v = self.push(StageInstr::Past {
                 name: name.clone(),
                 when,
             });

@@ -2,8 +2,8 @@
 //!
 //! Unknown are the stages Yᵢ = x + h Σ aᵢⱼ F(Yⱼ), equal ones once, all x at first; the result is x + h Σ bᵢ F(Yᵢ), with one
 //! more evaluation. `solve z = E(z) from s` in a step begins with z = s. A fixed number of plain iterations leaves nothing but
-//! evaluations and combinations. To a tolerance, an iterate is an instruction of its own ([`Instr::Mix`]), and what the
-//! gradient does not pass through is cut off ([`Instr::Stop`], [`Instr::Solution`]). Leaves the words to `solver.rs`, the
+//! evaluations and combinations. To a tolerance, an iterate is an instruction of its own ([`StageStageInstr::Mix`]), and what the
+//! gradient does not pass through is cut off ([`StageStageInstr::Stop`], [`StageStageInstr::Solution`]). Leaves the words to `solver.rs`, the
 //! mixing to `odec_graph::solve`.
 
 use super::coeff::Coeff;
@@ -12,7 +12,7 @@ use super::factor::Item;
 use super::mentions::Mentions;
 use super::run::{Frame, StageTracer};
 use super::solver::{Gradient, Solver};
-use super::stage::{Instr, Iterates};
+use super::stage::{Iterates, StageInstr};
 use super::tableau::Row;
 use super::value::Names;
 use crate::codes;
@@ -176,7 +176,7 @@ impl StageTracer<'_> {
             if i > 0 && solver.gradient == Gradient::Last(n - i) {
                 z = self.stopped(z, span)?;
                 for pair in seen.iter_mut().flatten().flatten() {
-                    *pair = self.once(Instr::Stop(*pair), span)?;
+                    *pair = self.once(StageInstr::Stop(*pair), span)?;
                 }
             }
             let made = update(self, &z)?;
@@ -189,7 +189,7 @@ impl StageTracer<'_> {
             z = Vec::new();
             for of in 0..seen[0].len() {
                 self.charge(seen.len() * seen[0].len() + 1, span)?;
-                let next = Instr::Mix {
+                let next = StageInstr::Mix {
                     of,
                     seen: seen.clone(),
                     mixing: mixing.clone(),
@@ -210,7 +210,7 @@ impl StageTracer<'_> {
                 z = self.stopped(z, span)?;
                 let made = update(self, &z)?;
                 let unknowns = self.iterate(z, made, span)?;
-                let solution = |of| Instr::Solution {
+                let solution = |of| StageInstr::Solution {
                     of,
                     unknowns: unknowns.clone(),
                     solver: solver.clone(),
@@ -224,7 +224,7 @@ impl StageTracer<'_> {
     fn stopped(&mut self, z: Vec<Combination>, span: Span) -> Option<Vec<Combination>> {
         let stop = |z| {
             let v = self.value(z, span)?;
-            Some(Combination::value(self.once(Instr::Stop(v), span)?))
+            Some(Combination::value(self.once(StageInstr::Stop(v), span)?))
         };
         z.into_iter().map(stop).collect()
     }
@@ -250,7 +250,7 @@ impl StageTracer<'_> {
         }
         for row in stages.rows {
             let y = self.weighted(row, &ks, stages)?;
-            self.push(Instr::Combine(y));
+            self.push(StageInstr::Combine(y));
         }
         Some(ks)
     }

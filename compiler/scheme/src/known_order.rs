@@ -11,7 +11,7 @@ use super::expansion::{MAX_CLAIM, expanded};
 use super::method::{Aside, Equivalent, at_start, located_at};
 use super::per_use::SHARED;
 use super::run::{Frame, KnownOrder, StageTracer};
-use super::stage::Instr;
+use super::stage::StageInstr;
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::diag::Diagnostic;
@@ -96,8 +96,8 @@ impl StageTracer<'_> {
 /// Of a line with exact flows.
 fn of_flows(aside: &Aside, within: Option<&Exact>) -> Result<KnownOrder, String> {
     let program = &aside.program;
-    let later = |(i, instr): (usize, &Instr)| match instr {
-        Instr::Eval { at, .. } => at.iter().any(|v| v.0 as usize > i),
+    let later = |(i, instr): (usize, &StageInstr)| match instr {
+        StageInstr::Eval { at, .. } => at.iter().any(|v| v.0 as usize > i),
         _ => false,
     };
     if program.instrs.iter().enumerate().any(later) {

@@ -1,6 +1,6 @@
 //! Schemes: resolves names, and turns tableaus, splittings and step programs into stage programs with exact coefficients.
 //!
-//! Takes a syntax tree; gives a [`stage::Program`] for each flow. A scheme, however it is written, is *executed* on
+//! Takes a syntax tree; gives a [`stage::StageProgram`] for each flow. A scheme, however it is written, is *executed* on
 //! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and
 //! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to `odec-model`.
 //!
@@ -77,5 +77,5 @@ pub use learn::Learned;
 pub use names::{Loader, Namespace, NoFiles};
 pub use per_use::PerUse;
 pub use resolve::Resolver;
-pub use stage::{Instr, Moment, Program};
+pub use stage::{Moment, StageInstr, StageProgram};
 pub use vocabulary::Facts;

@@ -1,6 +1,6 @@
 //! Turns flows into stage programs: every scheme is executed on exact linear combinations instead of tensors.
 //!
-//! Takes a resolved [`Flow`]; gives the [`Program`] of one step. Nested flows are inlined: their start state becomes a
+//! Takes a resolved [`Flow`]; gives the [`StageProgram`] of one step. Nested flows are inlined: their start state becomes a
 //! value of its own, so that terms of the outer step are not copied into inner combinations; `increment(Φ)` takes
 //! Φ apart again down to that start, so that the state cancels exactly. Work and size are counted while the program
 //! grows, so a short text cannot make a long program unnoticed. Leaves tableaus to `tableau.rs`, step programs to `step.rs`.
@@ -15,7 +15,7 @@ use super::learn::{self, Declared, Learned, Owner};
 use super::per_use::PerUse;
 use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, constant, in_range, length_of, measured};
-use super::stage::{Instr, Moment, Phase, Program, Steps};
+use super::stage::{Moment, Phase, StageInstr, StageProgram, Steps};
 use super::time;
 use super::time::Clocks;
 use crate::codes;
@@ -28,7 +28,7 @@ use std::rc::Rc;
 
 /// Most field evaluations of a whole model (per step times steps).
 pub const MAX_EVALUATIONS: usize = 20_000;
-/// Most of anderson's operations of a whole model, as [`Program::mixing`] counts them.
+/// Most of anderson's operations of a whole model, as [`StageProgram::mixing`] counts them.
 pub const MAX_MIXING: usize = 100_000;
 /// Most monomials read or written while one stage program is made.
 pub const MAX_WORK: u64 = 500_000;
@@ -61,7 +61,7 @@ pub struct At<'a> {
 
 /// What a run gives.
 pub struct Run {
-    pub program: Program,
+    pub program: StageProgram,
     /// Whether it may differ from step to step, because some setting is a list or some past value is read.
     pub varies: bool,
     /// Whether it reads values of earlier steps that there are none of yet.
@@ -111,7 +111,7 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
             usages[field] = usages[field].max(usage + 1);
         }
     }
-    let mut program = Program {
+    let mut program = StageProgram {
         title: String::new(),
         learned: m.learned,
         derived: Vec::new(),
@@ -150,7 +150,7 @@ pub(super) struct KnownOrder {
 
 pub(super) struct StageTracer<'s> {
     sink: &'s mut Vec<Diagnostic>,
-    pub(super) instrs: Vec<Instr>,
+    pub(super) instrs: Vec<StageInstr>,
     /// Combinations that are values already; only looked up, never listed.
     pub(super) known: HashMap<Combination, ValueId>,
     /// What a step program calls combinations; the first name stays.
@@ -234,7 +234,7 @@ impl<'s> StageTracer<'s> {
             let v = ValueId(i as u32 + 1);
             let own = self.named.get(&Combination::value(v));
             let name = own.or_else(|| match instr {
-                Instr::Combine(c) => self.named.get(c),
+                StageInstr::Combine(c) => self.named.get(c),
                 _ => None,
             })?;
             Some((v, name.clone()))

@@ -3,7 +3,7 @@
 //! Takes instructions from `run.rs`; gives them in order with exact coefficients in `h`, printable. Nothing downstream
 //! knows which tableau, splitting or step program it came from. Leaves tensors to `odec-model`.
 //!
-//! A new instruction is a variant of [`Instr`]. Its letter, text and reader are in `text/` (docs/reference.md, *Stage programs*), its tensors in
+//! A new instruction is a variant of [`StageInstr`]. Its letter, text and reader are in `text/` (docs/reference.md, *Stage programs*), its tensors in
 //! `compiler/model/src/step.rs`. What value of a method it is, or why it is none, is said in `method/walk/instruction.rs`; proofs, adjoints and
 //! extrapolation follow.
 
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// One instruction; the `i`-th one makes value `i + 1`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Instr {
+pub enum StageInstr {
     /// `fields[field]` at a value, or at several. Under `weights per use`, `usage` counts, from 0, the written occurrences of the
     /// field in the flow, each with its own parameters; iterations of `repeat` and stages of a tableau share one. 0 elsewhere.
     Eval {
@@ -120,22 +120,22 @@ pub enum Projection {
     Moments { mean: Coeff, std: Coeff, eps: Exact },
 }
 
-impl Instr {
+impl StageInstr {
     /// The values it reads.
     pub fn reads(&self) -> Vec<ValueId> {
         match self {
-            Instr::Eval { at, .. } => at.clone(),
-            Instr::Combine(c) => c.terms().map(|(v, _)| v).collect(),
-            Instr::Past { .. } => Vec::new(),
-            Instr::Product(of) => of.to_vec(),
-            Instr::Project { at, .. }
-            | Instr::Flow { at, .. }
-            | Instr::Phi { at, .. }
-            | Instr::Stop(at) => vec![*at],
-            Instr::Normal { like, .. } => vec![*like],
-            Instr::Mix { seen, .. } => seen.iter().flatten().flatten().copied().collect(),
-            Instr::Solution { unknowns, .. } => unknowns.iter().flatten().copied().collect(),
-            Instr::Unknown(u) => u
+            StageInstr::Eval { at, .. } => at.clone(),
+            StageInstr::Combine(c) => c.terms().map(|(v, _)| v).collect(),
+            StageInstr::Past { .. } => Vec::new(),
+            StageInstr::Product(of) => of.to_vec(),
+            StageInstr::Project { at, .. }
+            | StageInstr::Flow { at, .. }
+            | StageInstr::Phi { at, .. }
+            | StageInstr::Stop(at) => vec![*at],
+            StageInstr::Normal { like, .. } => vec![*like],
+            StageInstr::Mix { seen, .. } => seen.iter().flatten().flatten().copied().collect(),
+            StageInstr::Solution { unknowns, .. } => unknowns.iter().flatten().copied().collect(),
+            StageInstr::Unknown(u) => u
                 .sum()
                 .into_iter()
                 .flat_map(Combination::terms)
@@ -145,64 +145,64 @@ impl Instr {
     }
 
     /// The same with other names for the values; they must be different again.
-    pub fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> Instr {
+    pub fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> StageInstr {
         let all = |pairs: &Iterates| pairs.iter().map(|p| p.map(to)).collect();
         match self {
-            Instr::Stop(at) => Instr::Stop(to(*at)),
-            Instr::Normal { like, std, number } => Instr::Normal {
+            StageInstr::Stop(at) => StageInstr::Stop(to(*at)),
+            StageInstr::Normal { like, std, number } => StageInstr::Normal {
                 like: to(*like),
                 std: std.clone(),
                 number: *number,
             },
-            Instr::Mix { of, seen, mixing } => Instr::Mix {
+            StageInstr::Mix { of, seen, mixing } => StageInstr::Mix {
                 of: *of,
                 seen: seen.iter().map(all).collect(),
                 mixing: mixing.clone(),
             },
-            Instr::Solution {
+            StageInstr::Solution {
                 of,
                 unknowns,
                 solver,
-            } => Instr::Solution {
+            } => StageInstr::Solution {
                 of: *of,
                 unknowns: all(unknowns),
                 solver: solver.clone(),
             },
-            Instr::Eval {
+            StageInstr::Eval {
                 field,
                 usage,
                 at,
                 when,
                 span,
-            } => Instr::Eval {
+            } => StageInstr::Eval {
                 field: *field,
                 usage: *usage,
                 at: at.iter().map(|v| to(*v)).collect(),
                 when: when.clone(),
                 span: *span,
             },
-            Instr::Combine(c) => Instr::Combine(c.renamed(to)),
-            Instr::Unknown(u) => Instr::Unknown(u.renamed(to)),
-            Instr::Past { .. } => self.clone(),
-            Instr::Product(of) => Instr::Product(of.map(to)),
-            Instr::Project { at, onto } => Instr::Project {
+            StageInstr::Combine(c) => StageInstr::Combine(c.renamed(to)),
+            StageInstr::Unknown(u) => StageInstr::Unknown(u.renamed(to)),
+            StageInstr::Past { .. } => self.clone(),
+            StageInstr::Product(of) => StageInstr::Product(of.map(to)),
+            StageInstr::Project { at, onto } => StageInstr::Project {
                 at: to(*at),
                 onto: onto.clone(),
             },
-            Instr::Flow {
+            StageInstr::Flow {
                 field,
                 at,
                 over,
                 span,
-            } => Instr::Flow {
+            } => StageInstr::Flow {
                 field: *field,
                 at: to(*at),
                 over: over.clone(),
                 span: *span,
             },
-            Instr::Phi { at, .. } => {
+            StageInstr::Phi { at, .. } => {
                 let mut own = self.clone();
-                if let Instr::Phi { at: moved, .. } = &mut own {
+                if let StageInstr::Phi { at: moved, .. } = &mut own {
                     *moved = to(*at);
                 }
                 own
@@ -213,29 +213,29 @@ impl Instr {
     /// The field whose parameters it reads, and which of its places.
     pub fn uses(&self) -> Option<(usize, usize)> {
         match self {
-            Instr::Eval { field, usage, .. } => Some((*field, *usage)),
-            Instr::Phi { field, .. } => Some((*field, 0)),
+            StageInstr::Eval { field, usage, .. } => Some((*field, *usage)),
+            StageInstr::Phi { field, .. } => Some((*field, 0)),
             _ => None,
         }
     }
 
     /// With a number for one symbol.
-    fn with(&self, symbol: &str, value: &Exact) -> Result<Instr, CoeffError> {
+    fn with(&self, symbol: &str, value: &Exact) -> Result<StageInstr, CoeffError> {
         let mut own = self.clone();
         match &mut own {
-            Instr::Combine(c) => *c = c.with(symbol, value)?,
-            Instr::Unknown(Unknown::Solved { sum, .. }) => *sum = sum.with(symbol, value)?,
-            Instr::Project {
+            StageInstr::Combine(c) => *c = c.with(symbol, value)?,
+            StageInstr::Unknown(Unknown::Solved { sum, .. }) => *sum = sum.with(symbol, value)?,
+            StageInstr::Project {
                 onto: Projection::Moments { mean, std, .. },
                 ..
             } => {
                 *mean = mean.with(symbol, value)?;
                 *std = std.with(symbol, value)?;
             }
-            Instr::Flow { over, .. } | Instr::Phi { over, .. } => {
+            StageInstr::Flow { over, .. } | StageInstr::Phi { over, .. } => {
                 *over = over.with(symbol, value)?;
             }
-            Instr::Eval {
+            StageInstr::Eval {
                 when: Some(when), ..
             } => *when = when.with(symbol, value)?,
             _ => {}
@@ -246,14 +246,14 @@ impl Instr {
     /// The coefficients that it is computed with.
     fn coefficients(&self) -> Vec<&Coeff> {
         match self {
-            Instr::Combine(c) | Instr::Unknown(Unknown::Solved { sum: c, .. }) => {
+            StageInstr::Combine(c) | StageInstr::Unknown(Unknown::Solved { sum: c, .. }) => {
                 c.terms().map(|(_, c)| c).collect()
             }
-            Instr::Project {
+            StageInstr::Project {
                 onto: Projection::Moments { mean, std, .. },
                 ..
             } => vec![mean, std],
-            Instr::Flow { over, .. } | Instr::Phi { over, .. } => vec![over],
+            StageInstr::Flow { over, .. } | StageInstr::Phi { over, .. } => vec![over],
             _ => Vec::new(),
         }
     }
@@ -307,14 +307,14 @@ pub enum Moment {
 
 /// One step of a flow, or what it does before its first step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Program {
+pub struct StageProgram {
     /// The flow as it would be written, and the steps where they differ: `iie(layer, r: 3)`, `ab2(layer), step 0`.
     pub title: String,
     /// The fields, in order of first evaluation.
     pub fields: Vec<Rc<Leaf>>,
     /// Sets of parameters of each field: written occurrences under `weights per use`.
     pub usages: Vec<usize>,
-    pub instrs: Vec<Instr>,
+    pub instrs: Vec<StageInstr>,
     /// The learned coefficients that occur, in the order of their declarations.
     pub learned: Vec<Learned>,
     /// What is computed from them once per step, in this order.
@@ -347,7 +347,7 @@ impl fmt::Display for Derived {
     }
 }
 
-impl Program {
+impl StageProgram {
     /// Evaluations of fields in one step.
     pub fn evaluations(&self) -> usize {
         evaluations(&self.instrs)
@@ -355,8 +355,8 @@ impl Program {
 
     /// What mixing costs, which a tensor graph has all of: the square of what is remembered, in every iteration.
     pub fn mixing(&self) -> usize {
-        let squared = |i: &Instr| match i {
-            Instr::Mix { of: 0, seen, .. } => seen.len() * seen.len(),
+        let squared = |i: &StageInstr| match i {
+            StageInstr::Mix { of: 0, seen, .. } => seen.len() * seen.len(),
             _ => 0,
         };
         self.instrs.iter().map(squared).sum()
@@ -391,10 +391,10 @@ impl Program {
     pub fn coefficients(&self) -> impl Iterator<Item = &Coeff> {
         let partner = self.embedded.iter();
         let partner = partner.flat_map(|e| {
-            let instrs = e.instrs.iter().flat_map(Instr::coefficients);
+            let instrs = e.instrs.iter().flat_map(StageInstr::coefficients);
             instrs.chain(e.result.terms().map(|(_, c)| c))
         });
-        let own = self.instrs.iter().flat_map(Instr::coefficients);
+        let own = self.instrs.iter().flat_map(StageInstr::coefficients);
         own.chain(self.result.terms().map(|(_, c)| c))
             .chain(partner)
     }
@@ -406,13 +406,13 @@ impl Program {
 
     /// The symbols in the step's own coefficients.
     pub fn symbols(&self) -> BTreeSet<Arc<str>> {
-        let instrs = self.instrs.iter().flat_map(Instr::symbols);
+        let instrs = self.instrs.iter().flat_map(StageInstr::symbols);
         instrs.chain(self.result.symbols()).collect()
     }
 }
 
-pub(super) fn evaluations(instrs: &[Instr]) -> usize {
-    let eval = |i: &&Instr| matches!(i, Instr::Eval { .. });
+pub(super) fn evaluations(instrs: &[StageInstr]) -> usize {
+    let eval = |i: &&StageInstr| matches!(i, StageInstr::Eval { .. });
     instrs.iter().filter(eval).count()
 }
 

@@ -11,7 +11,7 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::run::StageTracer;
-use super::stage::Instr;
+use super::stage::StageInstr;
 use super::value::Names;
 use crate::codes;
 use odec_exact::Exact;
@@ -66,9 +66,9 @@ impl Clocks {
 }
 
 /// Puts the initial values of learned coefficients into times; what then holds another symbol is not known.
-pub(super) fn resolve_times(instrs: &mut [Instr], starts: &dyn Fn(&str) -> Option<Exact>) {
+pub(super) fn resolve_times(instrs: &mut [StageInstr], starts: &dyn Fn(&str) -> Option<Exact>) {
     for i in instrs {
-        let Instr::Eval { when, .. } = i else {
+        let StageInstr::Eval { when, .. } = i else {
             continue;
         };
         let Some(time) = when.take() else {
@@ -162,18 +162,18 @@ impl StageTracer<'_> {
             }));
         };
         Some(match &self.instrs[i] {
-            Instr::Eval { field: f, .. } => Some(rate(*f == field)),
-            Instr::Combine(c) => {
+            StageInstr::Eval { field: f, .. } => Some(rate(*f == field)),
+            StageInstr::Combine(c) => {
                 let c = c.clone();
                 return self.added(&c, known, span);
             }
-            Instr::Project { at, .. } | Instr::Stop(at) => of(*at),
-            Instr::Mix { of: n, seen, .. } => of(seen[0][*n][1]),
-            Instr::Solution {
+            StageInstr::Project { at, .. } | StageInstr::Stop(at) => of(*at),
+            StageInstr::Mix { of: n, seen, .. } => of(seen[0][*n][1]),
+            StageInstr::Solution {
                 of: n, unknowns, ..
             } => of(unknowns[*n][1]),
             // The time decays in no linear field.
-            Instr::Phi { index, at, .. } => {
+            StageInstr::Phi { index, at, .. } => {
                 let part = Coeff::constant(over_factorial(*index));
                 let scaled = of(*at).map(|c| (c.state.mul(&part), c.ahead.mul(&part)));
                 match scaled {
@@ -182,8 +182,11 @@ impl StageTracer<'_> {
                 }
             }
             // Noise is added to states, and time goes on without it.
-            Instr::Normal { .. } => Some(rate(false)),
-            Instr::Past { .. } | Instr::Product(_) | Instr::Flow { .. } | Instr::Unknown(_) => None,
+            StageInstr::Normal { .. } => Some(rate(false)),
+            StageInstr::Past { .. }
+            | StageInstr::Product(_)
+            | StageInstr::Flow { .. }
+            | StageInstr::Unknown(_) => None,
         })
     }
 

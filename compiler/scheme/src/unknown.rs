@@ -11,7 +11,7 @@ use super::combination::{Combination, ValueId};
 use super::implicit::Update;
 use super::run::StageTracer;
 use super::solver::Solver;
-use super::stage::{Instr, Unknown};
+use super::stage::{StageInstr, Unknown};
 use odec_exact::Exact;
 use odec_grammar::Span;
 
@@ -54,7 +54,7 @@ impl StageTracer<'_> {
         };
         let mark = self.mark();
         let open = Unknown::Without { why: OPEN, span };
-        let push = |_| self.push(Instr::Unknown(open.clone()));
+        let push = |_| self.push(StageInstr::Unknown(open.clone()));
         let unknowns: Vec<ValueId> = (0..z.len()).map(push).collect();
         let own: Vec<Combination> = unknowns.iter().map(|v| Combination::value(*v)).collect();
         let made = update(self, &own)?;
@@ -74,7 +74,7 @@ impl StageTracer<'_> {
             }
         };
         for (i, v) in unknowns.iter().enumerate() {
-            self.instrs[v.0 as usize - 1] = Instr::Unknown(match &solved {
+            self.instrs[v.0 as usize - 1] = StageInstr::Unknown(match &solved {
                 Err(why) => Unknown::Without { why, span },
                 Ok((sums, away)) => Unknown::Solved {
                     sum: sums[i].clone(),
@@ -133,7 +133,7 @@ impl StageTracer<'_> {
     /// Whether a value after the unknowns depends on them and is no evaluation.
     fn reads_through(&self, v: ValueId, unknowns: &[ValueId], last: ValueId) -> bool {
         let instr = |v: ValueId| &self.instrs[v.0 as usize - 1];
-        if v <= last || matches!(instr(v), Instr::Eval { .. }) {
+        if v <= last || matches!(instr(v), StageInstr::Eval { .. }) {
             return false;
         }
         let (mut open, mut seen) = (vec![v], vec![false; self.instrs.len() + 1]);

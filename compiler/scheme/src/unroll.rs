@@ -7,7 +7,7 @@
 use super::flow::Flow;
 use super::per_use::PerUse;
 use super::run::{At, MAX_EVALUATIONS, MAX_TOTAL, run, too_many_evaluations};
-use super::stage::{Phase, Program, Steps};
+use super::stage::{Phase, StageProgram, Steps};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// An evolution as programs.
 #[derive(Clone, Debug)]
 pub struct Unrolled {
-    pub programs: Vec<Program>,
+    pub programs: Vec<StageProgram>,
     /// The program that runs before the first step.
     pub start: Option<usize>,
     /// The program of each step.
@@ -33,7 +33,7 @@ impl Unrolled {
     }
 
     /// The program of a phase.
-    pub fn program(&self, at: Phase) -> Option<&Program> {
+    pub fn program(&self, at: Phase) -> Option<&StageProgram> {
         let number = match at {
             Phase::Start => self.start,
             Phase::Step(k) => self.steps.get(k).copied(),
@@ -43,15 +43,15 @@ impl Unrolled {
 
     /// Field evaluations in all phases.
     pub fn evaluations(&self) -> usize {
-        self.total(Program::evaluations)
+        self.total(StageProgram::evaluations)
     }
 
     /// What mixing costs in all phases.
     pub fn mixing(&self) -> usize {
-        self.total(Program::mixing)
+        self.total(StageProgram::mixing)
     }
 
-    fn total(&self, of: impl Fn(&Program) -> usize) -> usize {
+    fn total(&self, of: impl Fn(&StageProgram) -> usize) -> usize {
         let each: Vec<usize> = self.programs.iter().map(of).collect();
         self.phases()
             .fold(0usize, |sum, (_, p)| sum.saturating_add(each[p]))
@@ -145,8 +145,8 @@ pub fn unroll(
     Some(all)
 }
 
-fn same(p: &Program, q: &Program) -> bool {
-    let fields = |p: &Program| p.fields.iter().map(Rc::as_ptr).collect::<Vec<_>>();
+fn same(p: &StageProgram, q: &StageProgram) -> bool {
+    let fields = |p: &StageProgram| p.fields.iter().map(Rc::as_ptr).collect::<Vec<_>>();
     p.instrs == q.instrs
         && p.result == q.result
         && p.keeps == q.keeps

@@ -3,7 +3,7 @@
 //! Takes stage programs; gives counts. The longest chain of dependent evaluations is what remains of a step's time when all independent
 //! ones run at once (Jackson & Nørsett 1995, SIAM J. Numer. Anal. 32, 49: "parallel stages").
 
-use super::stage::{Instr, Moment, Program};
+use super::stage::{Moment, StageInstr, StageProgram};
 use super::unroll::Unrolled;
 use odec_program::kernel::Share;
 use odec_text::number::thousands;
@@ -50,10 +50,10 @@ pub struct EvolveWork {
 type Kept = BTreeMap<String, Vec<u64>>;
 
 impl StepWork {
-    pub fn of(p: &Program) -> StepWork {
+    pub fn of(p: &StageProgram) -> StepWork {
         let mut fields = vec![0; p.fields.len()];
         for i in &p.instrs {
-            if let Instr::Eval { field, .. } = i {
+            if let StageInstr::Eval { field, .. } = i {
                 fields[*field] += 1;
             }
         }
@@ -113,13 +113,13 @@ impl EvolveWork {
 }
 
 /// The depth of the state after a step from one of depth `x`.
-fn advance(p: &Program, x: u64, kept: &mut Kept) -> u64 {
+fn advance(p: &StageProgram, x: u64, kept: &mut Kept) -> u64 {
     let mut depths = vec![x];
     for i in &p.instrs {
         let below = i.reads().iter().map(|v| depths[v.0 as usize]).max();
         depths.push(match i {
-            Instr::Eval { .. } => below.unwrap_or(0) + 1,
-            Instr::Past { name, when } => {
+            StageInstr::Eval { .. } => below.unwrap_or(0) + 1,
+            StageInstr::Past { name, when } => {
                 let entries = kept.get(name).map_or(&[][..], Vec::as_slice);
                 let entry = match when {
                     Moment::Start => entries.first(),

@@ -13,7 +13,7 @@ pub use operations::{Operations, RowShare};
 use crate::model::inputs::Unit;
 use crate::model::step::SOLVE;
 use crate::model::{Built, Capacity};
-use crate::passes::assemble::{AssembleError, Assembled, Model, Options, Passed, gradient};
+use crate::passes::assemble::{AssembleError, Assembled, ModelParts, Options, Passed, gradient};
 use crate::passes::body::dtype;
 use crate::passes::layout::{ParamTable, TooManyParams};
 use crate::passes::revolve::replays;
@@ -211,7 +211,7 @@ fn counted(
         }
     };
     let summary = &built.summary;
-    let model = Model::new(built, "");
+    let model = ModelParts::new(built, "");
     let mut policies = Vec::new();
     for memory in to_compare(summary.steps, own, stored.len() as usize) {
         let there = program.entries.get(&EntryId::Grad);

@@ -8,11 +8,11 @@ use super::problem::{Matrix, Problem, WIDTH};
 use crate::model::BuildError;
 use crate::model::coefficient::Coefficients;
 use crate::model::step::{Evaluation, Fields, Function, Kept, Place};
-use crate::passes::assemble::{AssembleError, Model, Options, assemble};
+use crate::passes::assemble::{AssembleError, ModelParts, Options, assemble};
 use crate::scheme::per_use::SHARED;
-use crate::scheme::stage::{Derived, Phase, Program};
+use crate::scheme::stage::{Derived, Phase, StageProgram};
 use crate::scheme::unroll::{Unrolled, unroll};
-use crate::scheme::{Coeff, Flow, Instr};
+use crate::scheme::{Coeff, Flow, StageInstr};
 use odec_graph::ops::{Exp, Input, Mul, Parameter};
 use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, nn};
 use odec_numerics::exponential::sums::over_factorial;
@@ -105,7 +105,7 @@ pub fn plan_on(
     let matrices = problem.matrices_of(&fields.values().copied().collect::<Vec<_>>());
     let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
     let run = (Precision::F64, Bindings::new(1, 1));
-    let model = Model::alone(&name, &graph, &params, [1, WIDTH as u64], run);
+    let model = ModelParts::alone(&name, &graph, &params, [1, WIDTH as u64], run);
     let manifest = assemble(&model, options)?.manifest;
     Ok(Planned {
         manifest,
@@ -129,7 +129,7 @@ pub fn fields(all: &Unrolled) -> BTreeMap<String, bool> {
             known.entry(f.name.clone()).or_insert(false);
         }
         for i in &p.instrs {
-            if let Instr::Phi { field, .. } = i {
+            if let StageInstr::Phi { field, .. } = i {
                 known.insert(p.fields[*field].name.clone(), true);
             }
         }
@@ -147,7 +147,7 @@ fn parameter(m: &Matrix) -> Parameter {
 
 /// The field of the problem.
 struct System<'p> {
-    program: &'p Program,
+    program: &'p StageProgram,
     names: &'p [String],
     params: &'p BTreeMap<String, Value>,
 }

@@ -3,7 +3,7 @@
 use crate::common::{Cases, Outcome, compile_text, model};
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, text};
-use odec_compiler::scheme::Instr;
+use odec_compiler::scheme::StageInstr;
 use odec_graph::Exact;
 use odec_library::shipped;
 use odec_numerics::poly::Poly;
@@ -136,7 +136,7 @@ fn first_steps() {
     );
     let outcome = compile_text(shipped::text("byrne_lambert4"));
     let start = &outcome.checked().programs[0];
-    let past = |i: &Instr| matches!(i, Instr::Past { .. });
+    let past = |i: &StageInstr| matches!(i, StageInstr::Past { .. });
     assert!(!start.instrs.iter().any(past));
     // Three stages that are kept, and those of rk4.
     assert!(start.evaluations() <= 3 + 4);

@@ -401,7 +401,7 @@ fn adams_bashforth() {
         let programs = |text: &str| compile_text(text).checked().programs.clone();
         let (method, own) = (programs(shipped::text(name)), programs(&written));
         let (method, own) = (method.last(), own.last());
-        let shown = |p: Option<&odec_compiler::scheme::Program>| {
+        let shown = |p: Option<&odec_compiler::scheme::StageProgram>| {
             let text = p.expect("the last step").to_string();
             text.lines()
                 .skip(1)

@@ -16,7 +16,7 @@ use crate::slopes;
 use crate::stage_text::{is_read_back, printed};
 use odec_compiler::analysis::notation::{extent, polynomial};
 use odec_compiler::analysis::text::tableau;
-use odec_compiler::scheme::Program;
+use odec_compiler::scheme::StageProgram;
 use odec_compiler::scheme::expansion::expanded;
 use odec_compiler::scheme::flow::Flow;
 use odec_compiler::scheme::method::{LocatedStep, at_start, located_at};
@@ -33,7 +33,7 @@ const HIGHEST: usize = 8;
 const WIDTH: usize = 100;
 
 /// A flow on the fields of a program; it says how they are called.
-fn flow(program: &Program) -> Rc<Flow> {
+fn flow(program: &StageProgram) -> Rc<Flow> {
     let names: Vec<&str> = match &program.fields[..] {
         [] => vec!["F"],
         fields => fields.iter().map(|f| &*f.name).collect(),
@@ -46,12 +46,12 @@ fn flow(program: &Program) -> Rc<Flow> {
 }
 
 /// The line of a program, with learned coefficients at their start; every step before it was alike.
-fn line(program: &Program) -> Result<LocatedStep, String> {
+fn line(program: &StageProgram) -> Result<LocatedStep, String> {
     let known = |c: &_, _| at_start(program, c);
     located_at(&flow(program), program, &SHARED, &known).map_err(|no| no.why)
 }
 
-fn equivalent(program: &Program) -> Result<Tableau, String> {
+fn equivalent(program: &StageProgram) -> Result<Tableau, String> {
     line(program)?.tableau().map_err(|no| no.why)
 }
 
@@ -59,7 +59,7 @@ fn shown(t: &Tableau) -> String {
     tableau(t).parts(WIDTH).concat().join("\n")
 }
 
-fn order(program: &Program) -> Result<String, String> {
+fn order(program: &StageProgram) -> Result<String, String> {
     let mut expanded = expanded(&line(program)?).map_err(|no| no.why)?;
     let proof = expanded.prove(HIGHEST, None);
     Ok(match &proof.violation {
@@ -68,7 +68,7 @@ fn order(program: &Program) -> Result<String, String> {
     })
 }
 
-fn adjoint(program: &Program) -> Result<String, String> {
+fn adjoint(program: &StageProgram) -> Result<String, String> {
     let t = equivalent(program)?;
     let own = match t.is_symmetric() {
         true => "symmetric",
@@ -77,7 +77,7 @@ fn adjoint(program: &Program) -> Result<String, String> {
     Ok(format!("{own}\n{}", shown(&t.adjoint())))
 }
 
-fn stability(program: &Program) -> Result<String, String> {
+fn stability(program: &StageProgram) -> Result<String, String> {
     let s = Stability::new(&equivalent(program)?).ok_or("it has no stability function")?;
     let [over, under] = [&s.function.numerator, &s.function.denominator].map(polynomial);
     let real = extent(&s.real, false, "-");
@@ -87,10 +87,10 @@ fn stability(program: &Program) -> Result<String, String> {
     ))
 }
 
-fn answer(ask: &str, programs: &[Program]) -> Result<String, String> {
-    let one: fn(&Program) -> Result<String, String> = match ask {
+fn answer(ask: &str, programs: &[StageProgram]) -> Result<String, String> {
+    let one: fn(&StageProgram) -> Result<String, String> = match ask {
         "order" => order,
-        "tableau" => |p: &Program| Ok(shown(&equivalent(p)?)),
+        "tableau" => |p: &StageProgram| Ok(shown(&equivalent(p)?)),
         "adjoint" => adjoint,
         "stability" => stability,
         "text" => return Ok(printed(programs)),
@@ -105,7 +105,7 @@ fn answer(ask: &str, programs: &[Program]) -> Result<String, String> {
 /// What is asked, the programs, and the place where the answers begin.
 struct Case {
     asks: Vec<String>,
-    programs: Vec<Program>,
+    programs: Vec<StageProgram>,
     expected_at: usize,
 }
 

@@ -16,7 +16,7 @@ use odec_compiler::scheme::flow::Flow;
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::stage::Phase;
 use odec_compiler::scheme::unroll::{Unrolled, unroll};
-use odec_compiler::scheme::{Coeff, Combination, Instr, Moment, Program};
+use odec_compiler::scheme::{Coeff, Combination, Moment, StageInstr, StageProgram};
 use odec_graph::Exact;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -380,7 +380,7 @@ impl System {
 
 /// A program with the coefficients of one step size.
 struct Ready<'p> {
-    program: &'p Program,
+    program: &'p StageProgram,
     /// Of each combination, and of the result.
     sums: Vec<Vec<(usize, f64)>>,
     /// What the linear field of each function is multiplied by.
@@ -388,19 +388,19 @@ struct Ready<'p> {
 }
 
 impl<'p> Ready<'p> {
-    fn new(program: &'p Program, h: &Exact) -> Ready<'p> {
+    fn new(program: &'p StageProgram, h: &Exact) -> Ready<'p> {
         let of = |c: &Coeff| {
             let value = c.at(&|s| (s == "h").then(|| h.clone()));
             value.expect("nothing is learned").to_f64()
         };
         let sum = |c: &Combination| c.terms().map(|(v, c)| (v.0 as usize, of(c))).collect();
         let instrs = program.instrs.iter().map(|i| match i {
-            Instr::Combine(c) => sum(c),
+            StageInstr::Combine(c) => sum(c),
             _ => Vec::new(),
         });
         let sums = instrs.chain([sum(&program.result)]).collect();
         let overs = program.instrs.iter().map(|i| match i {
-            Instr::Phi { over, .. } => of(over),
+            StageInstr::Phi { over, .. } => of(over),
             _ => 0.0,
         });
         Ready {
@@ -424,22 +424,22 @@ impl<'p> Ready<'p> {
         };
         for (i, instr) in self.program.instrs.iter().enumerate() {
             let made = match instr {
-                Instr::Combine(_) => add(&values, &self.sums[i]),
-                Instr::Eval { field, at, .. } => {
+                StageInstr::Combine(_) => add(&values, &self.sums[i]),
+                StageInstr::Eval { field, at, .. } => {
                     s.at(&self.program.fields[*field].name, &values[at[0].0 as usize])
                 }
-                Instr::Phi {
+                StageInstr::Phi {
                     field, index, at, ..
                 } => s.function(
                     &self.program.fields[*field].name,
                     (*index, self.overs[i]),
                     &values[at.0 as usize],
                 ),
-                Instr::Past {
+                StageInstr::Past {
                     name,
                     when: Moment::Ago(n),
                 } => past[past.len() - n][name].clone(),
-                Instr::Mix { seen, mixing, .. } if mixing.memory == 0 => {
+                StageInstr::Mix { seen, mixing, .. } if mixing.memory == 0 => {
                     let [z, f] = seen[0][0].map(|v| &values[v.0 as usize]);
                     let off: f64 = z.iter().zip(f).map(|(z, f)| (z - f).powi(2)).sum();
                     let size: f64 = f.iter().map(|f| f * f).sum();

@@ -3,7 +3,7 @@
 
 use crate::common::{compile_text, model};
 use odec_compiler::analysis::report::{self, order_of, order_upgrade_of};
-use odec_compiler::scheme::{Combination, Instr};
+use odec_compiler::scheme::{Combination, StageInstr};
 use odec_graph::Exact;
 use odec_library::shipped;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fn fractions(name: &str) -> Vec<(char, Exact)> {
     let outcome = compile_text(shipped::text(name));
     let p = &outcome.checked().programs[0];
     let letter = |v: u32| match &p.instrs[v as usize - 1] {
-        Instr::Eval { field, .. } => p.fields[*field].name.chars().next().expect("a name"),
+        StageInstr::Eval { field, .. } => p.fields[*field].name.chars().next().expect("a name"),
         _ => panic!("a sub-flow adds one evaluation"),
     };
     let fraction = |c: &Combination| {
@@ -25,7 +25,7 @@ fn fractions(name: &str) -> Vec<(char, Exact)> {
         (letter(v.0), one.as_constant().expect("a number"))
     };
     let ends = p.instrs.iter().filter_map(|i| match i {
-        Instr::Combine(c) => Some(c),
+        StageInstr::Combine(c) => Some(c),
         _ => None,
     });
     ends.chain([&p.result]).map(fraction).collect()

@@ -2,7 +2,7 @@
 //! stability polynomial, known from textbooks or worked out by hand.
 
 use crate::common::{compile_text, model};
-use odec_compiler::scheme::{Coeff, Combination, Instr, Program};
+use odec_compiler::scheme::{Coeff, Combination, StageInstr, StageProgram};
 use odec_graph::Exact;
 use odec_library::shipped;
 
@@ -27,7 +27,7 @@ fn poly(z: &Coeff, c: &[(i64, i64)]) -> Coeff {
 }
 
 /// x₁ for x₀ = 1, where field `f` multiplies by `rate(f)`.
-fn execute(p: &Program, rate: &dyn Fn(&str) -> Coeff) -> Coeff {
+fn execute(p: &StageProgram, rate: &dyn Fn(&str) -> Coeff) -> Coeff {
     let mut values = vec![Coeff::one()];
     let combine = |c: &Combination, values: &[Coeff]| {
         c.terms().fold(Coeff::zero(), |sum, (v, c)| {
@@ -36,11 +36,11 @@ fn execute(p: &Program, rate: &dyn Fn(&str) -> Coeff) -> Coeff {
     };
     for i in &p.instrs {
         values.push(match i {
-            Instr::Combine(c) => combine(c, &values),
-            Instr::Eval { field, at, .. } => {
+            StageInstr::Combine(c) => combine(c, &values),
+            StageInstr::Eval { field, at, .. } => {
                 mul(&rate(&p.fields[*field].name), &values[at[0].0 as usize])
             }
-            Instr::Past { .. } => panic!("one step of one of these needs no history"),
+            StageInstr::Past { .. } => panic!("one step of one of these needs no history"),
             _ => panic!("not linear"),
         });
     }
@@ -48,7 +48,7 @@ fn execute(p: &Program, rate: &dyn Fn(&str) -> Coeff) -> Coeff {
 }
 
 /// The last stage program of a text.
-fn program(text: &str) -> Program {
+fn program(text: &str) -> StageProgram {
     compile_text(text)
         .checked()
         .programs
@@ -57,7 +57,7 @@ fn program(text: &str) -> Program {
         .unwrap()
 }
 
-fn library(name: &str) -> Program {
+fn library(name: &str) -> StageProgram {
     program(shipped::text(name))
 }
 
@@ -197,7 +197,7 @@ fn backward_euler_is_iterated_implicit_euler() {
 #[test]
 fn implicit_methods() {
     let z = mul(&sym("h"), &sym("l"));
-    let series = |p: &Program, expected: &[Exact]| {
+    let series = |p: &StageProgram, expected: &[Exact]| {
         let powers = expected.iter().rev().fold(Coeff::zero(), |acc, c| {
             add(&mul(&acc, &z), &Coeff::constant(c.clone()))
         });

@@ -11,7 +11,7 @@ use odec_compiler::scheme::solver::{Gradient, Solver};
 use odec_compiler::scheme::stage::{Derived, Iterates, Projection, Steps, Unknown, default_eps};
 use odec_compiler::scheme::text::parse;
 use odec_compiler::scheme::{
-    Coeff, Combination, Facts, Instr, Leaf, Learned, Moment, Program, ValueId,
+    Coeff, Combination, Facts, Leaf, Learned, Moment, StageInstr, StageProgram, ValueId,
 };
 use odec_grammar::Span;
 use odec_graph::Exact;
@@ -26,8 +26,8 @@ const NOWHERE: Span = Span {
 };
 
 /// Programs as they are printed one after another.
-pub fn printed(programs: &[Program]) -> String {
-    let each: Vec<String> = programs.iter().map(Program::to_string).collect();
+pub fn printed(programs: &[StageProgram]) -> String {
+    let each: Vec<String> = programs.iter().map(StageProgram::to_string).collect();
     each.join("\n")
 }
 
@@ -42,12 +42,13 @@ fn leaf(name: &str) -> Rc<Leaf> {
     })
 }
 
-fn placeless(instr: &Instr) -> Instr {
+fn placeless(instr: &StageInstr) -> StageInstr {
     let mut own = instr.clone();
-    if let Instr::Eval { span, .. }
-    | Instr::Flow { span, .. }
-    | Instr::Phi { span, .. }
-    | Instr::Unknown(Unknown::Solved { span, .. } | Unknown::Without { span, .. }) = &mut own
+    if let StageInstr::Eval { span, .. }
+    | StageInstr::Flow { span, .. }
+    | StageInstr::Phi { span, .. }
+    | StageInstr::Unknown(Unknown::Solved { span, .. } | Unknown::Without { span, .. }) =
+        &mut own
     {
         *span = NOWHERE;
     }
@@ -55,14 +56,14 @@ fn placeless(instr: &Instr) -> Instr {
 }
 
 /// Without what is not written: places, what fields are, whose coefficients are, and what the source calls values.
-fn bare(p: &Program) -> Program {
-    let instrs = |all: &[Instr]| all.iter().map(placeless).collect::<Vec<Instr>>();
+fn bare(p: &StageProgram) -> StageProgram {
+    let instrs = |all: &[StageInstr]| all.iter().map(placeless).collect::<Vec<StageInstr>>();
     let learned = |l: &Learned| Learned {
         span: NOWHERE,
         owner: None,
         ..l.clone()
     };
-    Program {
+    StageProgram {
         fields: p.fields.iter().map(|l| leaf(&l.name)).collect(),
         instrs: instrs(&p.instrs),
         learned: p.learned.iter().map(learned).collect(),
@@ -77,10 +78,10 @@ fn bare(p: &Program) -> Program {
 
 /// What is printed of programs is read as the same ones.
 #[track_caller]
-pub fn is_read_back(programs: &[Program]) {
+pub fn is_read_back(programs: &[StageProgram]) {
     let text = printed(programs);
     let read = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let bare: Vec<Program> = programs.iter().map(bare).collect();
+    let bare: Vec<StageProgram> = programs.iter().map(bare).collect();
     for (read, own) in read.iter().zip(&bare) {
         assert_eq!(read, own, "{text}");
     }
@@ -97,7 +98,7 @@ fn every_scheme_and_every_model_of_the_library() {
         let flow = slopes::flow(text);
         for inner in [Steps::Euler, Steps::Exact] {
             if let Ok(program) = of_late_step(&flow, inner, &SHARED) {
-                let unknown = |i: &&Instr| matches!(i, Instr::Unknown(_));
+                let unknown = |i: &&StageInstr| matches!(i, StageInstr::Unknown(_));
                 solved += program.instrs.iter().filter(unknown).count();
                 is_read_back(&[program]);
             }
@@ -224,10 +225,10 @@ impl Drawn<'_> {
     }
 
     /// An instruction that reads the first values, or, of an unknown, any.
-    fn instr(&mut self, made: usize, all: usize) -> Instr {
+    fn instr(&mut self, made: usize, all: usize) -> StageInstr {
         let (field, span) = (self.r.below(self.fields.len()), NOWHERE);
         match self.r.below(13) {
-            0 | 1 => Instr::Eval {
+            0 | 1 => StageInstr::Eval {
                 field,
                 usage: self.r.below(3),
                 at: (0..1 + self.r.below(2)).map(|_| self.value(made)).collect(),
@@ -238,13 +239,13 @@ impl Drawn<'_> {
                 },
                 span,
             },
-            2 => Instr::Combine(self.sum(made)),
-            3 => Instr::Past {
+            2 => StageInstr::Combine(self.sum(made)),
+            3 => StageInstr::Past {
                 name: self.r.pick(SYMBOLS).replace(['[', ']'], ""),
                 when: [Moment::Ago(1 + self.r.below(3)), Moment::Start][self.r.below(2)],
             },
-            4 => Instr::Product([self.value(made), self.value(made)]),
-            5 => Instr::Project {
+            4 => StageInstr::Product([self.value(made), self.value(made)]),
+            5 => StageInstr::Project {
                 at: self.value(made),
                 onto: match self.r.below(2) {
                     0 => Projection::Nonnegative,
@@ -255,13 +256,13 @@ impl Drawn<'_> {
                     },
                 },
             },
-            6 => Instr::Flow {
+            6 => StageInstr::Flow {
                 field,
                 at: self.value(made),
                 over: self.coefficient(),
                 span,
             },
-            7 => Instr::Phi {
+            7 => StageInstr::Phi {
                 field,
                 index: self.r.below(9) as u32,
                 over: self.coefficient(),
@@ -271,7 +272,7 @@ impl Drawn<'_> {
             8 => {
                 let unknowns = 1 + self.r.below(3);
                 let seen = 1 + self.r.below(3);
-                Instr::Mix {
+                StageInstr::Mix {
                     of: self.r.below(unknowns),
                     seen: (0..seen).map(|_| self.iterates(unknowns, made)).collect(),
                     mixing: plain_is_anderson(Mixing {
@@ -281,21 +282,21 @@ impl Drawn<'_> {
                     }),
                 }
             }
-            9 => Instr::Stop(self.value(made)),
-            10 => Instr::Normal {
+            9 => StageInstr::Stop(self.value(made)),
+            10 => StageInstr::Normal {
                 like: self.value(made),
                 std: number(self.r),
                 number: self.r.below(3),
             },
             11 => {
                 let unknowns = 1 + self.r.below(3);
-                Instr::Solution {
+                StageInstr::Solution {
                     of: self.r.below(unknowns),
                     unknowns: self.iterates(unknowns, made),
                     solver: self.solver(),
                 }
             }
-            _ => Instr::Unknown(Unknown::Solved {
+            _ => StageInstr::Unknown(Unknown::Solved {
                 sum: self.sum(all),
                 away: self.r.once_in(2).then(|| "`m` is \"1\" \\ 2".to_string()),
                 span,
@@ -303,11 +304,11 @@ impl Drawn<'_> {
         }
     }
 
-    fn instrs(&mut self, from: usize, n: usize) -> Vec<Instr> {
+    fn instrs(&mut self, from: usize, n: usize) -> Vec<StageInstr> {
         (0..n).map(|i| self.instr(from + i, from + n)).collect()
     }
 
-    fn program(mut self) -> Program {
+    fn program(mut self) -> StageProgram {
         let names = some(self.r, SYMBOLS);
         let learned: Vec<Learned> = names.iter().map(|s| self.learned(s)).collect();
         let mut derived = Vec::new();
@@ -329,10 +330,10 @@ impl Drawn<'_> {
             result: self.sum(n + partner),
         });
         let mut usages = vec![0; self.fields.len()];
-        for (field, usage) in instrs.iter().filter_map(Instr::uses) {
+        for (field, usage) in instrs.iter().filter_map(StageInstr::uses) {
             usages[field] = usages[field].max(usage + 1);
         }
-        Program {
+        StageProgram {
             title: self
                 .r
                 .pick(&["scheme s(F)", "a — b, steps 0–2", "x", ""])
@@ -374,7 +375,7 @@ fn plain_is_anderson(mixing: Mixing) -> Mixing {
     Mixing { rule, ..mixing }
 }
 
-fn drawn(r: &mut Random) -> Program {
+fn drawn(r: &mut Random) -> StageProgram {
     let fields = some(r, FIELDS);
     let symbols = ["h", "t"].map(String::from).into();
     Drawn { r, fields, symbols }.program()
@@ -384,7 +385,7 @@ fn drawn(r: &mut Random) -> Program {
 fn what_is_printed_is_read() {
     let mut random = Random(1);
     for _ in 0..100 {
-        let programs: Vec<Program> = (0..1 + random.below(3))
+        let programs: Vec<StageProgram> = (0..1 + random.below(3))
             .map(|_| drawn(&mut random))
             .collect();
         is_read_back(&programs);

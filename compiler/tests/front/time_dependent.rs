@@ -1,7 +1,7 @@
 //! The time of evaluations, and weights that depend on it: what a step knows of it, what parameters there are, and what is refused.
 
 use crate::common::{compile_text, model};
-use odec_compiler::scheme::{Coeff, Instr};
+use odec_compiler::scheme::{Coeff, StageInstr};
 use odec_graph::Exact;
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ fn nodes(flow: &str, definitions: &str) -> Vec<String> {
     let outcome = compile_text(&with(flow, 4, WEIGHTS, definitions));
     let checked = outcome.checked();
     let program = &checked.programs[checked.programs.len() - 1];
-    let node = |i: &Instr| match i {
-        Instr::Eval {
+    let node = |i: &StageInstr| match i {
+        StageInstr::Eval {
             field,
             when: Some(when),
             ..
@@ -27,7 +27,7 @@ fn nodes(flow: &str, definitions: &str) -> Vec<String> {
             let name = &program.fields[*field].name;
             Some(format!("{name} {}", part.as_constant().expect("a number")))
         }
-        Instr::Eval { .. } => panic!("{flow}: no time"),
+        StageInstr::Eval { .. } => panic!("{flow}: no time"),
         _ => None,
     };
     program.instrs.iter().filter_map(node).collect()

@@ -3,7 +3,7 @@
 use crate::common::compile_text;
 use odec_compiler::codes;
 use odec_compiler::model::MAX_NODES;
-use odec_compiler::scheme::Instr;
+use odec_compiler::scheme::StageInstr;
 use odec_grammar::{Severity, work};
 use odec_program::manifest::ClaimStatus;
 
@@ -60,7 +60,7 @@ fn recursions_stay_recursions() {
         let programs = &outcome.checked().programs;
         let sums = programs.iter().flat_map(|p| &p.instrs);
         let sizes = sums.filter_map(|i| match i {
-            Instr::Combine(c) => Some(c.len()),
+            StageInstr::Combine(c) => Some(c.len()),
             _ => None,
         });
         sizes.collect::<Vec<_>>()

@@ -6,7 +6,7 @@ use crate::source;
 use crate::systems::options;
 use odec_compiler::model::Built;
 use odec_compiler::passes::fuse::Fusion;
-use odec_compiler::passes::{Model, Options, assemble, build_manifest};
+use odec_compiler::passes::{ModelParts, Options, assemble, build_manifest};
 use odec_graph::interp::{self, Tensor};
 use odec_program::expr::{Access, ColMap, Expr, RowMap};
 use odec_program::manifest::{Manifest, added};
@@ -86,7 +86,7 @@ fn fusion_and_memory_change_no_bit() {
                     fusion,
                     ..options()
                 };
-                let made = assemble(&Model::new(&built, &text), options).expect(field);
+                let made = assemble(&ModelParts::new(&built, &text), options).expect(field);
                 results(&mut executor(&made.manifest), AT, VOCAB)
             };
             let want = bits("store", Fusion::On);

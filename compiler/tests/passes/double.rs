@@ -3,7 +3,7 @@
 use crate::memory::{AT, model};
 use crate::numbers::{executor, feeds, tokens};
 use crate::systems::options;
-use odec_compiler::passes::{Model, assemble};
+use odec_compiler::passes::{ModelParts, assemble};
 use odec_graph::interp;
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, DType};
@@ -13,7 +13,7 @@ use safetensors::SafeTensors;
 
 fn planned(flow: &str, train: &str) -> Manifest {
     let (built, text) = model(flow, 2, &format!("store;  precision f64{train}"));
-    let assembled = assemble(&Model::new(&built, &text), options());
+    let assembled = assemble(&ModelParts::new(&built, &text), options());
     assembled.unwrap().manifest
 }
 
@@ -77,7 +77,7 @@ fn every_kernel_computes_in_f64() {
         }
     }
     let single = model("rk4(layer)", 2, "store");
-    let single = assemble(&Model::new(&single.0, &single.1), options()).unwrap();
+    let single = assemble(&ModelParts::new(&single.0, &single.1), options()).unwrap();
     assert_eq!(
         m.program.param_bytes,
         2 * single.manifest.program.param_bytes

@@ -8,7 +8,7 @@ use crate::systems::options;
 use odec_compiler::passes::epilogue_fusion::fuse_epilogues;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement};
-use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
+use odec_compiler::passes::{Assembled, ModelParts, Options, assemble, build_manifest};
 use odec_graph::Shared;
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, Extent, Mode, Rows, Store};
@@ -253,7 +253,7 @@ fn assembled(flow: &str, train: &str, (fusion, piece): (Fusion, u64)) -> Assembl
         piece,
         ..options()
     };
-    assemble(&Model::new(&built, &text), options).unwrap_or_else(|e| panic!("{flow}: {e}"))
+    assemble(&ModelParts::new(&built, &text), options).unwrap_or_else(|e| panic!("{flow}: {e}"))
 }
 
 /// How many launches of an entry have an epilogue.

@@ -2,7 +2,7 @@
 
 use crate::numbers::{executor, tokens};
 use crate::systems::options;
-use odec_compiler::passes::{Model, assemble};
+use odec_compiler::passes::{ModelParts, assemble};
 use odec_graph::ops::{
     Combine, Embedding, Input, Parameter, Predicate, RegionBegin, Select, SumCols,
 };
@@ -74,7 +74,7 @@ fn graph(with_gradient: bool) -> (Graph, Vec<Parameter>) {
 
 fn manifest() -> Manifest {
     let ((forward, params), (grad, _)) = (graph(false), graph(true));
-    let model = Model {
+    let model = ModelParts {
         name: "guards",
         source: "",
         model: manifest::Model {

@@ -6,7 +6,7 @@ use crate::plain::times;
 use crate::source;
 use crate::systems::options;
 use odec_compiler::model::Built;
-use odec_compiler::passes::{Model, Options, assemble};
+use odec_compiler::passes::{ModelParts, Options, assemble};
 use odec_graph::interp::{self, Tensor};
 use odec_program::{Bindings, noise};
 use odec_runtime::{State, Value};
@@ -43,7 +43,7 @@ fn words() -> Vec<i32> {
 
 /// Parameters, a text and what comes after each of its tokens.
 pub fn given((built, text): &(Built, String)) -> BTreeMap<String, Tensor> {
-    let manifest = assemble(&Model::new(built, text), options())
+    let manifest = assemble(&ModelParts::new(built, text), options())
         .unwrap()
         .manifest;
     let (x, y) = (words(), tokens(AT, 11, 5));
@@ -335,7 +335,7 @@ fn gradients_are_differences() {
 
 /// Bits of the total and of the gradients; the terms.
 pub fn run(model: &(Built, String), options: Options) -> (Vec<u32>, BTreeMap<String, f64>, u64) {
-    let made = assemble(&Model::new(&model.0, &model.1), options).unwrap();
+    let made = assemble(&ModelParts::new(&model.0, &model.1), options).unwrap();
     let arena = made
         .memory
         .iter()

@@ -6,7 +6,7 @@ use crate::systems::options;
 use odec_compiler::model::Built;
 use odec_compiler::passes::assemble::gradient as gradient_entry;
 use odec_compiler::passes::revolve::replays;
-use odec_compiler::passes::{Model, Policy, budget, build_manifest, run_graph_passes};
+use odec_compiler::passes::{ModelParts, Policy, budget, build_manifest, run_graph_passes};
 use odec_graph::OpKind;
 use odec_program::Bindings;
 use odec_program::manifest::Memory;
@@ -90,7 +90,7 @@ fn budgets_choose_the_most_that_fits() {
     let (flow, steps) = ("rk4(layer)", 9);
     let arena = |memory| {
         let (built, text) = model(flow, steps, "store");
-        let model = Model::new(&built, &text);
+        let model = ModelParts::new(&built, &text);
         gradient_entry(&model, options(), memory, Default::default())
             .unwrap()
             .unwrap()

@@ -6,7 +6,7 @@ use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::{Operations, cost};
 use odec_compiler::model::Built;
-use odec_compiler::passes::{Model, Policy, assemble, build_manifest, run_graph_passes};
+use odec_compiler::passes::{ModelParts, Policy, assemble, build_manifest, run_graph_passes};
 use odec_graph::interp::{self, Tensor};
 use odec_graph::{OpKind, types::Elem};
 use odec_program::Bindings;
@@ -34,7 +34,7 @@ fn model(moe: &str, loss: &str, train: &str) -> (Built, String) {
 }
 
 fn manifest((built, text): &(Built, String)) -> Manifest {
-    assemble(&Model::new(built, text), options())
+    assemble(&ModelParts::new(built, text), options())
         .unwrap()
         .manifest
 }

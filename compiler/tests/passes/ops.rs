@@ -3,7 +3,7 @@
 use crate::numbers::executor;
 use crate::plain::set;
 use crate::systems::options;
-use odec_compiler::passes::{Model, assemble};
+use odec_compiler::passes::{ModelParts, assemble};
 use odec_graph::interp::{EvalCx, Tensor};
 use odec_graph::ops::{self, Input, Parameter, Sample};
 use odec_graph::{Builder, Elem, TensorType};
@@ -85,7 +85,7 @@ fn difference(s: &Sample) -> Result<(), String> {
     }
     let graph = b.finish();
     let run = (Precision::F32, s.bindings);
-    let model = Model::alone("op", &graph, &params, [s.indices.max(1), 1], run);
+    let model = ModelParts::alone("op", &graph, &params, [s.indices.max(1), 1], run);
     let manifest = assemble(&model, options())
         .map_err(|e| e.to_string())?
         .manifest;

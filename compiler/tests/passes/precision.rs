@@ -6,7 +6,7 @@ use crate::source::built;
 use crate::systems::options;
 use odec_compiler::model::Built;
 use odec_compiler::passes::fuse::Fusion;
-use odec_compiler::passes::{Model, Options, Policy, assemble, run_graph_passes};
+use odec_compiler::passes::{ModelParts, Options, Policy, assemble, run_graph_passes};
 use odec_graph::types::Elem;
 use odec_graph::{OpKind, Pass, interp};
 use odec_program::gpu::tensor;
@@ -38,14 +38,14 @@ fn planned(flow: &str, steps: u64, train: &str, fusion: Fusion) -> (Manifest, u6
         fusion,
         ..options()
     };
-    let assembled = assemble(&Model::new(&built, &text), options).unwrap();
+    let assembled = assemble(&ModelParts::new(&built, &text), options).unwrap();
     let grad = assembled.memory.iter().find(|m| m.entry == "grad");
     let arena = grad.expect("models are trained").arena;
     (assembled.manifest, arena)
 }
 
 fn assembled(built: &Built, text: &str) -> Manifest {
-    let planned = assemble(&Model::new(built, text), options());
+    let planned = assemble(&ModelParts::new(built, text), options());
     planned.unwrap().manifest
 }
 
@@ -341,7 +341,7 @@ fn on_gpus_every_factor_is_stored_in_bf16() {
     let built = built(&text);
     for target in Target::GPUS {
         let options = Options::of(target, DType::F32);
-        let assembled = assemble(&Model::new(&built, &text), options).unwrap();
+        let assembled = assemble(&ModelParts::new(&built, &text), options).unwrap();
         let kernels = assembled.manifest.program.kernels.iter();
         let on_tensor_cores = kernels.filter_map(|k| match &k.spec {
             KernelSpec::Contract(c) if tensor::contract::runs(c) => Some(c),

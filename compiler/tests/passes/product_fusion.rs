@@ -7,7 +7,7 @@ use crate::source::built;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement};
 use odec_compiler::passes::product_fusion::fuse_products;
-use odec_compiler::passes::{Assembled, Model, Options, assemble};
+use odec_compiler::passes::{Assembled, ModelParts, Options, assemble};
 use odec_graph::Shared;
 use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::kernel::{Contract, Extent, Layout, Terms};
@@ -161,7 +161,7 @@ fn assembled(fusion: Fusion) -> Assembled {
         fusion,
         ..options()
     };
-    assemble(&Model::new(&built(&text), &text), options).expect("it fits")
+    assemble(&ModelParts::new(&built(&text), &text), options).expect("it fits")
 }
 
 /// The gradient of what queries, keys and values are made of has three terms, that of gate and up two; results have the bits of

@@ -7,7 +7,7 @@
 use crate::numbers::{close, executor, feeds, tokens};
 use crate::systems::options;
 use odec_compiler::passes::fuse::Fusion;
-use odec_compiler::passes::{Model, Options, assemble};
+use odec_compiler::passes::{ModelParts, Options, assemble};
 use odec_graph::ops::*;
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, autodiff, interp, nn};
 use odec_program::manifest::{self, Init};
@@ -347,11 +347,11 @@ fn graphs(recipe: &Recipe) -> (Graph, Graph, Vec<Parameter>) {
     )
 }
 
-fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Model<'a> {
+fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> ModelParts<'a> {
     let run = (manifest::Precision::F32, Bindings::new(3, 4));
-    Model {
+    ModelParts {
         grad: Some(grad),
-        ..Model::alone("random", forward, params, [VOCAB, WIDTH], run)
+        ..ModelParts::alone("random", forward, params, [VOCAB, WIDTH], run)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::{cost, text};
 use odec_compiler::model::Built;
-use odec_compiler::passes::{Model, assemble};
+use odec_compiler::passes::{ModelParts, assemble};
 use odec_compiler::text::page::{Page, Screen};
 use odec_graph::interp::{self, Tensor};
 use odec_program::manifest::Manifest;
@@ -40,7 +40,7 @@ fn model(fields: &str, evolves: &str, train: &str) -> (Built, String) {
 }
 
 fn manifest((built, text): &(Built, String)) -> Manifest {
-    let made = assemble(&Model::new(built, text), options());
+    let made = assemble(&ModelParts::new(built, text), options());
     made.unwrap_or_else(|e| panic!("{e}\n{text}")).manifest
 }
 

@@ -3,7 +3,7 @@
 use crate::memory::{AT, model};
 use crate::numbers::{executor, results};
 use crate::source::built;
-use odec_compiler::passes::{Model, Options, assemble};
+use odec_compiler::passes::{ModelParts, Options, assemble};
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Coeff, DType, EntryId, Slot, Target};
 use odec_runtime::{Executor, State};
@@ -16,7 +16,7 @@ fn planned(optimizer: &str, target: Target) -> Manifest {
         .replace("optimizer adamw(lr: 1e-3)", optimizer);
     let options = Options::of(target, DType::F32);
     let model = built(&text);
-    let made = assemble(&Model::new(&model, &text), options);
+    let made = assemble(&ModelParts::new(&model, &text), options);
     made.expect("it fits").manifest
 }
 

@@ -4,7 +4,7 @@ use crate::memory::{AT, model};
 use crate::numbers::{executor, results};
 use crate::systems::options;
 use odec_compiler::passes::fuse::Fusion;
-use odec_compiler::passes::{Assembled, Model, Options, assemble};
+use odec_compiler::passes::{Assembled, ModelParts, Options, assemble};
 use odec_program::{Bindings, Entry, Pieces};
 
 const WHOLE: u64 = u64::MAX;
@@ -16,7 +16,7 @@ fn assembled(flow: &str, train: &str, fusion: Fusion, piece: u64) -> Assembled {
         piece,
         ..options()
     };
-    assemble(&Model::new(&built, &text), options).unwrap_or_else(|e| panic!("{flow}: {e}"))
+    assemble(&ModelParts::new(&built, &text), options).unwrap_or_else(|e| panic!("{flow}: {e}"))
 }
 
 /// Bits of logits, loss and gradients, at several sizes.

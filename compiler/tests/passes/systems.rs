@@ -2,7 +2,7 @@
 
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::lower::Tiling;
-use odec_compiler::passes::{Model, Options};
+use odec_compiler::passes::{ModelParts, Options};
 use odec_graph::nn::{self, AttentionWeights, Rotary};
 use odec_graph::ops::{Attention, Embedding, Input, OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, autodiff};
@@ -107,9 +107,9 @@ impl Decoder {
         }
     }
 
-    pub fn model(&self) -> Model<'_> {
+    pub fn model(&self) -> ModelParts<'_> {
         let s = self.shape;
-        Model {
+        ModelParts {
             name: "tiny",
             source: "",
             model: manifest::Model {

@@ -188,7 +188,7 @@ impl Op {
 }
 
 #[derive(Clone, Debug)]
-pub struct Instr {
+pub struct Instruction {
     pub guard: Option<(u32, bool)>,
     pub op: Op,
     pub ty: Ty,
@@ -201,7 +201,7 @@ pub struct Instr {
     pub text: String,
 }
 
-impl Instr {
+impl Instruction {
     /// The registers that it reads.
     pub fn reads(&self) -> impl Iterator<Item = u32> {
         let registers = self.args.iter().filter_map(|a| match a {
@@ -223,5 +223,5 @@ pub struct Kernel {
     /// What the address of dynamic shared memory is a multiple of, where there is some.
     pub dynamic: Option<u64>,
     pub registers: usize,
-    pub code: Vec<Instr>,
+    pub code: Vec<Instruction>,
 }

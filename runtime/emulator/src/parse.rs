@@ -3,7 +3,7 @@
 //! Takes a module as the compiler writes it; gives its kernels. Registers become numbers, labels become positions, shared
 //! memory gets addresses. Everything that is not known ends the test: nothing is skipped but comments and `.pragma`.
 
-use super::isa::{Arg, Instr, Kernel, MAP_BYTES, MAPS, Op, SHARED, Space, Ty};
+use super::isa::{Arg, Instruction, Kernel, MAP_BYTES, MAPS, Op, SHARED, Space, Ty};
 use std::collections::HashMap;
 
 struct Function {
@@ -327,7 +327,7 @@ impl Function {
                 (to, args.iter().map(|a| self.arg(a)).collect())
             }
         };
-        self.kernel.code.push(Instr {
+        self.kernel.code.push(Instruction {
             guard,
             op,
             ty,

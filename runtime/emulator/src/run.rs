@@ -4,7 +4,7 @@
 //! shuffle, a vote or a barrier they wait for the others of the warp, as on cards from sm_70 on (PTX ISA, 9.7.13.1, 9.7.9.6). If not
 //! all of them get there the test ends, as on a GPU nobody says what would happen.
 
-use super::isa::{Arg, Instr, Kernel, Op, Space};
+use super::isa::{Arg, Instruction, Kernel, Op, Space};
 use super::memory::{self, Memory, Who};
 use super::scalar::{self, compute};
 use super::warpgroup::Products;
@@ -182,7 +182,7 @@ impl Warp {
         }
     }
 
-    fn together(&self, i: &Instr, mask: u32, kernel: &Kernel) {
+    fn together(&self, i: &Instruction, mask: u32, kernel: &Kernel) {
         assert!(
             mask == u32::MAX,
             "{}: `{}` is reached by threads {mask:#034b} alone",
@@ -191,7 +191,7 @@ impl Warp {
         );
     }
 
-    fn guarded(&self, i: &Instr, mask: u32) -> u32 {
+    fn guarded(&self, i: &Instruction, mask: u32) -> u32 {
         let Some((register, negated)) = i.guard else {
             return mask;
         };
@@ -212,7 +212,7 @@ impl Warp {
     #[allow(clippy::too_many_arguments)]
     fn step(
         &mut self,
-        i: &Instr,
+        i: &Instruction,
         mask: u32,
         params: &[u64],
         memory: &mut Memory,

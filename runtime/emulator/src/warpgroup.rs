@@ -5,7 +5,7 @@
 //! for, and warps of a warpgroup that do not begin the same products. Where elements lie is told by descriptors
 //! (9.7.15.5.1, and the canonical layouts in the comments of CUTLASS's `mma_traits_sm90_gmma.hpp`).
 
-use super::isa::{Arg, Instr, Op};
+use super::isa::{Arg, Instruction, Op};
 use super::memory::{Memory, Who};
 use super::tensor::{add, half, left};
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ impl Products {
     }
 
     /// What an ordinary instruction touches; an error for sums that are being computed, and their left factors.
-    pub fn touched(&mut self, i: &Instr) -> Result<(), String> {
+    pub fn touched(&mut self, i: &Instruction) -> Result<(), String> {
         i.to.iter().for_each(|r| self.written[*r as usize] = true);
         if self.open.is_empty() && self.closed.is_empty() {
             return Ok(());
@@ -82,7 +82,7 @@ impl Products {
     /// add to the sums.
     pub fn begin(
         &mut self,
-        i: &Instr,
+        i: &Instruction,
         args: &[Register],
         sums: &[Register],
         memory: &mut Memory,

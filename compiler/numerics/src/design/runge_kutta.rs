@@ -4,7 +4,7 @@ use super::curved::Curved;
 use super::explicit::{Chart, Coefficients, Explicit, MAX_ORDER, stability};
 use super::goal::{Goal, Level, area};
 use super::round::rounded;
-use super::search::{Program, spread};
+use super::search::{Problem, spread};
 use super::{Design, Method, Refused, Traded, registers};
 use crate::order::{Weights, principal_error, prove};
 use crate::poly::Poly;
@@ -249,13 +249,13 @@ pub(super) fn polynomial(r: &Request, goal: Goal) -> Result<(Vec<Exact>, f64), R
             let slack = goal.bounded(&whole(&y[..n]), p, level);
             slack.into_iter().map(|s| s - y[n]).collect()
         };
-        let program = Program {
+        let problem = Problem {
             objective: &objective,
             slack: &slack,
         };
         let mut y = best.clone();
         y.push(margin(&best));
-        let mut y = program.solve(&y, &vec![0.01; n + 1], EVALUATIONS);
+        let mut y = problem.solve(&y, &vec![0.01; n + 1], EVALUATIONS);
         y.truncate(n);
         y
     };
@@ -300,7 +300,7 @@ fn longest(goal: Goal, p: usize, g: &[f64], whole: &dyn Fn(&[f64]) -> Vec<f64>) 
     let n = g.len();
     let objective = |y: &[f64]| -y[n];
     let slack = |y: &[f64]| goal.bounded(&whole(&y[..n]), p, y[n]);
-    let program = Program {
+    let problem = Problem {
         objective: &objective,
         slack: &slack,
     };
@@ -310,9 +310,9 @@ fn longest(goal: Goal, p: usize, g: &[f64], whole: &dyn Fn(&[f64]) -> Vec<f64>) 
         let size = 0.2 * 0.1f64.powi(round as i32);
         let mut step = vec![size; n];
         step.push(size * y[n].max(0.5));
-        y = program.solve(&y, &step, 2 * EVALUATIONS);
+        y = problem.solve(&y, &step, 2 * EVALUATIONS);
     }
-    let level = match program.violation(&y) < NEARLY {
+    let level = match problem.violation(&y) < NEARLY {
         true => y[n],
         false => level_of(goal, &whole(&y[..n]), p),
     };
@@ -323,12 +323,12 @@ fn longest(goal: Goal, p: usize, g: &[f64], whole: &dyn Fn(&[f64]) -> Vec<f64>) 
 /// Coefficients with which the region of stability is largest.
 fn widest(g: &[f64], whole: &dyn Fn(&[f64]) -> Vec<f64>) -> (Vec<f64>, f64) {
     let objective = |g: &[f64]| -area(&whole(g));
-    let program = Program {
+    let problem = Problem {
         objective: &objective,
         slack: &|_| Vec::new(),
     };
-    let near = program.solve(g, &vec![0.2; g.len()], AREAS);
-    let best = program.solve(&near, &vec![0.01; g.len()], AREAS);
+    let near = problem.solve(g, &vec![0.2; g.len()], AREAS);
+    let best = problem.solve(&near, &vec![0.01; g.len()], AREAS);
     let area = area(&whole(&best));
     (best, area)
 }
@@ -458,12 +458,12 @@ pub(super) fn optimum(
             Task::Error | Task::ErrorBound => Vec::new(),
         }
     };
-    let program = Program {
+    let problem = Problem {
         objective: &objective,
         slack: &slack,
     };
-    let mut y = program.solve(&y, &vec![size; y.len()], evaluations);
-    let value = match program.violation(&y) < TOUCH {
+    let mut y = problem.solve(&y, &vec![size; y.len()], evaluations);
+    let value = match problem.violation(&y) < TOUCH {
         true => objective(&y),
         false => f64::INFINITY,
     };

@@ -7,7 +7,7 @@ use super::explicit::{Coefficients, Explicit};
 use super::round::rounded;
 use super::runge_kutta::error_of;
 use super::scalar::{Scalar, solve};
-use super::search::Program;
+use super::search::Problem;
 use super::{Design, Goal, Method, Refused};
 use crate::Tableau;
 use crate::order::{Weights, prove};
@@ -146,7 +146,7 @@ impl Kind {
             let m = self.method(&float, y);
             m.map_or(f64::INFINITY, |m| all.error(&m))
         };
-        let program = Program {
+        let problem = Problem {
             objective: &error,
             slack: &|_| Vec::new(),
         };
@@ -154,7 +154,7 @@ impl Kind {
             let mut y: Vec<f64> = usual.iter().map(Exact::to_f64).collect();
             y[n - 1] = last;
             for size in SIZES {
-                y = program.solve(&y, &vec![size; n], EVALUATIONS);
+                y = problem.solve(&y, &vec![size; n], EVALUATIONS);
             }
             y
         };

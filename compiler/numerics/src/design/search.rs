@@ -5,8 +5,8 @@
 use cobyla::{RhoBeg, StopTols, minimize};
 use std::cell::RefCell;
 
-/// A program: the least `objective` where no entry of `slack` is negative.
-pub struct Program<'p> {
+/// A problem: the least `objective` where no entry of `slack` is negative.
+pub struct Problem<'p> {
     pub objective: &'p dyn Fn(&[f64]) -> f64,
     /// As many entries wherever it is asked.
     pub slack: &'p dyn Fn(&[f64]) -> Vec<f64>,
@@ -15,7 +15,7 @@ pub struct Program<'p> {
 /// Values beyond are cut off, as is what is infinite or not there: the linear programs stay well scaled.
 const FAR: f64 = 1e3;
 
-impl Program<'_> {
+impl Problem<'_> {
     /// A local minimum from a start, with first steps of some size.
     pub fn solve(&self, start: &[f64], step: &[f64], evaluations: usize) -> Vec<f64> {
         if start.is_empty() {

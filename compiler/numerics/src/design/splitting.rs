@@ -5,7 +5,7 @@
 
 use super::round::rounded;
 use super::scalar::{Scalar, sum};
-use super::search::{Program, spread};
+use super::search::{Problem, spread};
 use super::{Design, Goal, Method, Refused};
 use odec_exact::Exact;
 use std::collections::BTreeMap;
@@ -237,13 +237,13 @@ pub fn design(
             let flows = family.splitting(y, plus);
             flows.map_or(f64::INFINITY, |f| family.error(&f))
         };
-        let program = Program {
+        let problem = Problem {
             objective: &objective,
             slack: &|_| Vec::new(),
         };
         let mut y: Vec<f64> = spread(start / 2, n).iter().map(|u| u - 0.4).collect();
         for size in [0.1, 0.01, 0.001] {
-            y = program.solve(&y, &vec![size; n], EVALUATIONS);
+            y = problem.solve(&y, &vec![size; n], EVALUATIONS);
         }
         let error = objective(&y);
         if error.is_finite() && best.as_ref().is_none_or(|(_, _, e)| error < *e) {

@@ -1,12 +1,12 @@
 //! The whole: graphs of a model to a manifest with every entry planned.
 //!
-//! Takes a [`Model`]: its graphs, what it is called, how it is trained; gives the [`Manifest`] that `odec-mlir` adds
+//! Takes a [`ModelParts`]: its graphs, what it is called, how it is trained; gives the [`Manifest`] that `odec-mlir` adds
 //! object code to and the runtime executes. Leaves making graphs to `model`, files to the caller.
 
 mod entries;
 mod hoist;
 
-pub use super::parts::{EntryMemory, Model, Options};
+pub use super::parts::{EntryMemory, ModelParts, Options};
 
 use crate::Policy;
 use crate::layout::{ParamTable, TooManyParams, constants};
@@ -108,7 +108,7 @@ pub fn build_manifest(
     source: &str,
     options: Options,
 ) -> Result<Assembled, AssembleError> {
-    assemble(&Model::new(built, source), options)
+    assemble(&ModelParts::new(built, source), options)
 }
 
 /// Builds every entry.
@@ -116,7 +116,7 @@ pub fn build_manifest(
 /// # Errors
 /// [`AssembleError::Params`] and [`AssembleError::Plan`] when the model does not fit into memory; anything else is a
 /// fault of the compiler.
-pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
+pub fn assemble(model: &ModelParts, options: Options) -> Result<Assembled, AssembleError> {
     let alone = Maxima::new(1, model.maxima.seq).beside(model.maxima.source);
     let (whole, trained) = (Maxima::from(model.maxima), trained(model));
     let together = Maxima {
@@ -227,7 +227,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
 /// # Errors
 /// As [`assemble`].
 pub fn gradient(
-    model: &Model,
+    model: &ModelParts,
     options: Options,
     memory: Memory,
     known: Passed,
@@ -261,7 +261,7 @@ fn of_sources(graph: &Graph, maxima: Maxima) -> Maxima {
 }
 
 /// What loss and gradient are planned for.
-fn trained(model: &Model) -> Maxima {
+fn trained(model: &ModelParts) -> Maxima {
     let at_once = model.train.as_ref().and_then(Train::tokens_at_once);
     match at_once {
         None => model.maxima.into(),
@@ -274,7 +274,7 @@ fn trained(model: &Model) -> Maxima {
 }
 
 /// How a model computes, and what its gradient keeps.
-fn policy(model: &Model, options: Options) -> Policy {
+fn policy(model: &ModelParts, options: Options) -> Policy {
     Policy {
         precision: model.precision,
         memory: model.train.as_ref().map_or(Memory::Store, |t| t.memory),

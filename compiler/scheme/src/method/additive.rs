@@ -8,7 +8,7 @@ use super::super::combination::{Combination, ValueId};
 use super::super::flow::Flow;
 use super::super::per_use::{OWN, SHARED};
 use super::super::run::{At, MAX_TOTAL, StageTracer};
-use super::super::stage::{Instr, Phase, Steps};
+use super::super::stage::{Phase, StageInstr, Steps};
 use super::reading::Symbols;
 use super::refusal::Unsupported;
 use super::walk::{Programs, Walk};
@@ -101,7 +101,7 @@ impl StageTracer<'_> {
         span: Span,
     ) -> Option<Result<Equivalent, Unsupported>> {
         let stages = aside.program.instrs.iter().filter_map(|i| match i {
-            Instr::Eval {
+            StageInstr::Eval {
                 field, usage, span, ..
             } => Some(Stage {
                 field: aside.fields[*field],

@@ -10,7 +10,7 @@ use super::super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf};
 use super::super::layer::Layers;
 use super::super::per_use::OWN;
 use super::super::run::{Frame, StageTracer};
-use super::super::stage::{Program, Steps};
+use super::super::stage::{StageProgram, Steps};
 use super::super::vocabulary::Facts;
 use odec_grammar::Span;
 use odec_grammar::ast::Ident;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 /// What a run aside made.
 pub(crate) struct Aside {
-    pub program: Program,
+    pub program: StageProgram,
     /// The fields that were evaluated: their places among those of the flow, and where they are written.
     pub fields: Vec<usize>,
     pub places: Vec<Vec<Vec<Span>>>,
@@ -116,7 +116,7 @@ impl StageTracer<'_> {
             places
         });
         let Reached { end, embedded, .. } = end?;
-        let program = Program {
+        let program = StageProgram {
             title: String::new(),
             usages: vec![1; used.len()],
             fields: used.iter().map(|u| u.leaf.clone()).collect(),

@@ -5,7 +5,7 @@
 use super::super::ValueId;
 use super::super::flow::Flow;
 use super::super::per_use::SHARED;
-use super::super::stage::Program;
+use super::super::stage::StageProgram;
 use super::Coeff;
 use super::programs::program_span;
 use super::reading::{Numbers, at_start};
@@ -28,7 +28,7 @@ pub type Asked = (String, usize, Option<i32>);
 /// `programs`: all from the first one; `fields`: those that later steps evaluate.
 pub fn first_steps(
     flow: &Flow,
-    programs: &[Program],
+    programs: &[StageProgram],
     fields: &[String],
     asked: &[Asked],
 ) -> Result<FirstSteps, Unsupported> {

@@ -5,7 +5,7 @@
 
 use super::super::flow::Flow;
 use super::super::per_use::SHARED;
-use super::super::stage::Program;
+use super::super::stage::StageProgram;
 use super::super::{Coeff, ValueId};
 use super::programs::program_span;
 use super::reading::{Reading, at_start};
@@ -36,7 +36,7 @@ pub struct Kept {
 }
 
 struct Inputs<'p> {
-    program: &'p Program,
+    program: &'p StageProgram,
     powers: BTreeMap<String, i32>,
 }
 
@@ -65,7 +65,7 @@ impl Reading for Inputs<'_> {
 }
 
 /// One program of a flow, with learned coefficients at their start.
-pub fn general_linear(flow: &Flow, program: &Program) -> Result<GeneralLinear, Unsupported> {
+pub fn general_linear(flow: &Flow, program: &StageProgram) -> Result<GeneralLinear, Unsupported> {
     if program.instrs.len() > MAX_VALUES {
         return Err(Unsupported::at(program_span(flow), TOO_LONG));
     }

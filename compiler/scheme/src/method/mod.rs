@@ -34,7 +34,7 @@ pub use reading::{at_start, coefficient, functions_at_start};
 pub use refusal::{DIFFERENT_POWERS, Unsupported};
 
 use super::flow::{Field, Flow, FlowArgKind};
-use super::stage::{Program, Steps};
+use super::stage::{StageProgram, Steps};
 use super::{Coeff, PerUse};
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -117,7 +117,7 @@ pub fn located(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<LocatedSte
 /// With learned coefficients at their start.
 fn of_program(
     flow: &Flow,
-    program: &Program,
+    program: &StageProgram,
     per_use: &PerUse,
 ) -> Result<LocatedStep, Unsupported> {
     located_at(flow, program, per_use, &|c, _| at_start(program, c))
@@ -126,7 +126,7 @@ fn of_program(
 /// The line of a program, with what coefficients are in the step that is looked at, or in one so many steps before it.
 pub fn located_at<C: Number>(
     flow: &Flow,
-    program: &Program,
+    program: &StageProgram,
     per_use: &PerUse,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
 ) -> Result<LocatedStep<C>, Unsupported> {
@@ -137,7 +137,7 @@ pub fn located_at<C: Number>(
 /// The same on any grid: `ratio` gives the size of a step so many steps ago, over that of the step that is looked at.
 pub fn located_on<C: Number>(
     flow: &Flow,
-    program: &Program,
+    program: &StageProgram,
     per_use: &PerUse,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
     ratio: &dyn Fn(i64) -> C,

@@ -7,7 +7,7 @@ use super::super::define::Body;
 use super::super::flow::Flow;
 use super::super::per_use::SHARED;
 use super::super::run::{At, MAX_TOTAL, Run, run};
-use super::super::stage::{Instr, Phase, Program, Steps, Unknown};
+use super::super::stage::{Phase, StageInstr, StageProgram, Steps, Unknown};
 use super::refusal::Unsupported;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -30,7 +30,7 @@ pub fn program_span(flow: &Flow) -> Span {
 }
 
 /// The stage program of a late step.
-pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Program, Unsupported> {
+pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<StageProgram, Unsupported> {
     let late = late(flow, inner, per_use)?;
     match late.next {
         Some(_) => Err(late.grows),
@@ -40,8 +40,8 @@ pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Program, U
 
 /// The stage programs of a late step, and of the next one where it is another.
 pub struct Late {
-    pub here: Program,
-    pub next: Option<Program>,
+    pub here: StageProgram,
+    pub next: Option<StageProgram>,
     /// What to say where the difference matters.
     pub grows: Unsupported,
 }
@@ -76,7 +76,7 @@ pub(super) fn at(
 
 /// The tolerance that a late step is solved to, if it is, and the step as it is computed. Everything else that is said of such a
 /// step is said of the solution.
-pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
+pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, StageProgram)> {
     let k = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
@@ -94,7 +94,7 @@ pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
     };
     let program = run(flow, at, &mut Vec::new())?.program;
     let tol = program.instrs.iter().find_map(|i| match i {
-        Instr::Mix { mixing, .. } => Some(mixing.tol.clone()),
+        StageInstr::Mix { mixing, .. } => Some(mixing.tol.clone()),
         _ => None,
     })?;
     Some((tol, program))
@@ -104,7 +104,7 @@ pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
 pub fn away(flow: &Flow) -> Option<Unsupported> {
     let late = late(flow, Steps::Euler, &SHARED).ok()?;
     late.here.instrs.iter().find_map(|i| match i {
-        Instr::Unknown(Unknown::Solved {
+        StageInstr::Unknown(Unknown::Solved {
             away: Some(why),
             span,
             ..
@@ -169,8 +169,8 @@ pub fn short_steps(flow: &Flow) -> usize {
 /// The programs from the start of an evolution up to the first step that `usual` is true of, which is left out.
 pub fn first_programs(
     flow: &Flow,
-    usual: &dyn Fn(&Program) -> bool,
-) -> Result<Vec<Program>, Unsupported> {
+    usual: &dyn Fn(&StageProgram) -> bool,
+) -> Result<Vec<StageProgram>, Unsupported> {
     let mut budget = MAX_TOTAL;
     let mut one = |phase| {
         let done = at(flow, phase, (LATEST, &[]), (Steps::Euler, &SHARED), budget)?;

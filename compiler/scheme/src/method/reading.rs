@@ -5,7 +5,7 @@
 
 use super::super::Coeff;
 use super::super::define::STEP;
-use super::super::stage::Program;
+use super::super::stage::StageProgram;
 use super::refusal::Unsupported;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -29,7 +29,7 @@ pub(super) trait Reading {
         None
     }
     /// A coefficient with its functions of learned numbers as they are taken.
-    fn settled(&self, program: &Program, c: &Coeff) -> Coeff {
+    fn settled(&self, program: &StageProgram, c: &Coeff) -> Coeff {
         functions_at_start(program, c)
     }
 }
@@ -85,23 +85,23 @@ impl Reading for Symbols {
     fn state_before(&self, _: i64) -> Option<Infallible> {
         None
     }
-    fn settled(&self, _: &Program, c: &Coeff) -> Coeff {
+    fn settled(&self, _: &StageProgram, c: &Coeff) -> Coeff {
         c.clone()
     }
 }
 
 /// A coefficient where learned ones are at their start.
-pub fn at_start(program: &Program, c: &Coeff) -> Option<Exact> {
+pub fn at_start(program: &StageProgram, c: &Coeff) -> Option<Exact> {
     c.at(&|name| start(program, name))
 }
 
-fn start(program: &Program, name: &str) -> Option<Exact> {
+fn start(program: &StageProgram, name: &str) -> Option<Exact> {
     let mut learned = program.learned.iter();
     learned.find(|l| l.name == name).map(|l| l.init.clone())
 }
 
 /// A coefficient with functions of learned numbers where these are at their start: `exp(a)` is 1 where `a` starts at 0.
-pub fn functions_at_start(program: &Program, c: &Coeff) -> Coeff {
+pub fn functions_at_start(program: &StageProgram, c: &Coeff) -> Coeff {
     match c.has_functions() {
         false => c.clone(),
         true => {

@@ -4,39 +4,39 @@ use super::parse::Reader;
 use super::sum::path;
 use crate::ValueId;
 use crate::exponential::{MAX_INDEX, called};
-use crate::stage::{Instr, Moment, Projection, Unknown, default_eps};
+use crate::stage::{Moment, Projection, StageInstr, Unknown, default_eps};
 use crate::unknown::REASONS;
 use odec_exact::Exact;
 use odec_text::cursor::Parsed;
 
 impl Reader<'_> {
     /// What stands behind `=`, by the letter before it.
-    pub fn made_by(&mut self, letter: char) -> Parsed<Instr> {
+    pub fn made_by(&mut self, letter: char) -> Parsed<StageInstr> {
         match letter {
             'k' => self.evaluation(),
             'p' => self.past(),
             'q' => {
                 let a = self.value()?;
                 self.cursor.need("*")?;
-                Ok(Instr::Product([a, self.value()?]))
+                Ok(StageInstr::Product([a, self.value()?]))
             }
             'v' => self.project(),
             'u' => self.flow(),
             'z' => self.mix(),
             's' => {
                 self.keyword("stop")?;
-                self.value().map(Instr::Stop)
+                self.value().map(StageInstr::Stop)
             }
             'n' => self.normal(),
             'e' => self.solution(),
-            'w' => self.unknown().map(Instr::Unknown),
+            'w' => self.unknown().map(StageInstr::Unknown),
             'f' => self.function(),
-            _ => self.sum().map(Instr::Combine),
+            _ => self.sum().map(StageInstr::Combine),
         }
     }
 
     /// `F(y1)`, `G(k1, x) use 2 at t + 1/2*h`.
-    fn evaluation(&mut self) -> Parsed<Instr> {
+    fn evaluation(&mut self) -> Parsed<StageInstr> {
         let field = self.field()?;
         self.cursor.need("(")?;
         let at = self.values(")")?;
@@ -48,7 +48,7 @@ impl Reader<'_> {
             true => Some(self.coefficient()?),
             false => None,
         };
-        Ok(Instr::Eval {
+        Ok(StageInstr::Eval {
             field,
             usage,
             at,
@@ -58,7 +58,7 @@ impl Reader<'_> {
     }
 
     /// `past f[-2]`, `past f of the start`.
-    fn past(&mut self) -> Parsed<Instr> {
+    fn past(&mut self) -> Parsed<StageInstr> {
         self.keyword("past")?;
         let name = self.cursor.name("a name that a step keeps")?.to_string();
         let when = match self.cursor.take("[") {
@@ -75,11 +75,11 @@ impl Reader<'_> {
                 Moment::Start
             }
         };
-        Ok(Instr::Past { name, when })
+        Ok(StageInstr::Past { name, when })
     }
 
     /// `nonnegative(x)`, `normalize(x, mean: 0, std: 1)`.
-    fn project(&mut self) -> Parsed<Instr> {
+    fn project(&mut self) -> Parsed<StageInstr> {
         let moments = match () {
             _ if self.word("nonnegative") => false,
             _ if self.word("normalize") => true,
@@ -107,11 +107,11 @@ impl Reader<'_> {
             }
         };
         self.cursor.need(")")?;
-        Ok(Instr::Project { at, onto })
+        Ok(StageInstr::Project { at, onto })
     }
 
     /// `flow F(1/2*h) from x`.
-    fn flow(&mut self) -> Parsed<Instr> {
+    fn flow(&mut self) -> Parsed<StageInstr> {
         self.keyword("flow")?;
         let field = self.field()?;
         self.cursor.need("(")?;
@@ -119,7 +119,7 @@ impl Reader<'_> {
         self.cursor.need(")")?;
         self.keyword("from")?;
         let at = self.value()?;
-        Ok(Instr::Flow {
+        Ok(StageInstr::Flow {
             field,
             at,
             over,
@@ -128,7 +128,7 @@ impl Reader<'_> {
     }
 
     /// `normal(std: 1/2, like: y1, number: 2)`.
-    fn normal(&mut self) -> Parsed<Instr> {
+    fn normal(&mut self) -> Parsed<StageInstr> {
         self.keyword("normal")?;
         self.cursor.need("(")?;
         self.labelled("std")?;
@@ -145,7 +145,7 @@ impl Reader<'_> {
         }
         self.cursor.need(")")?;
         self.normals += 1;
-        Ok(Instr::Normal {
+        Ok(StageInstr::Normal {
             like,
             std,
             number: own,
@@ -178,7 +178,7 @@ impl Reader<'_> {
     }
 
     /// `exp(1/2*h*L)(x)`, `phi1(h*L)(k1)`.
-    fn function(&mut self) -> Parsed<Instr> {
+    fn function(&mut self) -> Parsed<StageInstr> {
         let at = self.place();
         let name = self.cursor.name("`exp`, `phi1` and so on")?;
         let Some(index) = (0..=MAX_INDEX).find(|k| called(*k) == name) else {
@@ -192,7 +192,7 @@ impl Reader<'_> {
         self.cursor.need("(")?;
         let at = self.value()?;
         self.cursor.need(")")?;
-        Ok(Instr::Phi {
+        Ok(StageInstr::Phi {
             field,
             index,
             over,

@@ -1,4 +1,4 @@
-//! The textual form of stage programs: what `Display` of a [`Program`](super::Program) writes and [`parse`] reads.
+//! The textual form of stage programs: what `Display` of a [`StageProgram`](super::StageProgram) writes and [`parse`] reads.
 //!
 //! A text holds one program or several. A program begins with its title; its lines are indented, and each says one thing. Empty lines
 //! and what follows `//` mean nothing:
@@ -38,7 +38,7 @@ mod sum;
 
 pub use parse::parse;
 
-use super::stage::Instr;
+use super::stage::StageInstr;
 
 /// Letters that values are named by, and what they are.
 pub const KINDS: [(char, &str); 12] = [
@@ -57,20 +57,20 @@ pub const KINDS: [(char, &str); 12] = [
 ];
 
 /// The letter of what an instruction makes.
-fn letter(instr: &Instr) -> char {
+fn letter(instr: &StageInstr) -> char {
     match instr {
-        Instr::Eval { .. } => 'k',
-        Instr::Combine(_) => 'y',
-        Instr::Past { .. } => 'p',
-        Instr::Product(_) => 'q',
-        Instr::Project { .. } => 'v',
-        Instr::Flow { .. } => 'u',
-        Instr::Mix { .. } => 'z',
-        Instr::Stop(_) => 's',
-        Instr::Normal { .. } => 'n',
-        Instr::Solution { .. } => 'e',
-        Instr::Unknown(_) => 'w',
-        Instr::Phi { .. } => 'f',
+        StageInstr::Eval { .. } => 'k',
+        StageInstr::Combine(_) => 'y',
+        StageInstr::Past { .. } => 'p',
+        StageInstr::Product(_) => 'q',
+        StageInstr::Project { .. } => 'v',
+        StageInstr::Flow { .. } => 'u',
+        StageInstr::Mix { .. } => 'z',
+        StageInstr::Stop(_) => 's',
+        StageInstr::Normal { .. } => 'n',
+        StageInstr::Solution { .. } => 'e',
+        StageInstr::Unknown(_) => 'w',
+        StageInstr::Phi { .. } => 'f',
     }
 }
 

@@ -8,7 +8,7 @@ use crate::flow::Leaf;
 use crate::layer::Layers;
 use crate::learn::Learned;
 use crate::resolve::count;
-use crate::stage::{Derived, Instr, Program, evaluations};
+use crate::stage::{Derived, StageInstr, StageProgram, evaluations};
 use crate::{Coeff, Combination, Facts, ValueId};
 use odec_grammar::Span;
 use odec_text::cursor::{Cursor, ParseError, Parsed};
@@ -19,7 +19,7 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// The first place where the text is not of this form, or names what is not there.
-pub fn parse(text: &str) -> Result<Vec<Program>, ParseError> {
+pub fn parse(text: &str) -> Result<Vec<StageProgram>, ParseError> {
     let mut reader = Reader {
         text,
         cursor: Cursor::new(text),
@@ -99,7 +99,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn program(&mut self) -> Parsed<Program> {
+    fn program(&mut self) -> Parsed<StageProgram> {
         if self.line() == Line::Body {
             return self.cursor.expected("a title, which is not indented");
         }
@@ -153,10 +153,10 @@ impl<'t> Reader<'t> {
         let fields = self.fields.iter().map(|name| self.leaf(name));
         let fields: Vec<Rc<Leaf>> = fields.collect();
         let mut usages = vec![0; fields.len()];
-        for (field, usage) in instrs.iter().filter_map(Instr::uses) {
+        for (field, usage) in instrs.iter().filter_map(StageInstr::uses) {
             usages[field] = usages[field].max(usage + 1);
         }
-        Ok(Program {
+        Ok(StageProgram {
             title: title.to_string(),
             fields,
             usages,
@@ -288,7 +288,7 @@ impl<'t> Reader<'t> {
         self.symbols.as_ref().is_none_or(|s| s.contains(name))
     }
 
-    fn instrs(&mut self) -> Parsed<Vec<Instr>> {
+    fn instrs(&mut self) -> Parsed<Vec<StageInstr>> {
         let mut instrs = Vec::new();
         while self.line() == Line::Body {
             let name = first(self.cursor.rest());

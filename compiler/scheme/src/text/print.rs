@@ -5,12 +5,14 @@ use crate::Coeff;
 use crate::combination::{Combination, ValueId};
 use crate::exponential::called;
 use crate::resolve::count;
-use crate::stage::{Instr, Iterates, Program, Projection, Unknown, default_eps, evaluations};
+use crate::stage::{
+    Iterates, Projection, StageInstr, StageProgram, Unknown, default_eps, evaluations,
+};
 use odec_text::word::word;
 use std::collections::BTreeMap;
 use std::fmt;
 
-impl fmt::Display for Program {
+impl fmt::Display for StageProgram {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let evaluated = count(self.evaluations(), "evaluation");
         match self.title.as_str() {
@@ -31,7 +33,7 @@ impl fmt::Display for Program {
             writeln!(f, "  let {d}")?;
         }
         let names = self.names();
-        let part = |f: &mut fmt::Formatter, from: usize, instrs: &[Instr]| {
+        let part = |f: &mut fmt::Formatter, from: usize, instrs: &[StageInstr]| {
             let each = instrs.iter().enumerate();
             each.map(|(i, instr)| (from + i, instr))
                 .try_for_each(|(i, instr)| {
@@ -65,9 +67,9 @@ pub(super) fn more(evaluations: usize) -> String {
     }
 }
 
-impl Program {
+impl StageProgram {
     /// The instructions of the step, then those of its partner.
-    fn all(&self) -> impl Iterator<Item = &Instr> {
+    fn all(&self) -> impl Iterator<Item = &StageInstr> {
         let partner = self.embedded.iter().flat_map(|e| &e.instrs);
         self.instrs.iter().chain(partner)
     }
@@ -76,8 +78,9 @@ impl Program {
     fn mentioned(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for instr in self.all() {
-            if let Instr::Eval { field, .. } | Instr::Flow { field, .. } | Instr::Phi { field, .. } =
-                instr
+            if let StageInstr::Eval { field, .. }
+            | StageInstr::Flow { field, .. }
+            | StageInstr::Phi { field, .. } = instr
                 && !names.contains(&&*self.fields[*field].name)
             {
                 names.push(&self.fields[*field].name);
@@ -99,11 +102,11 @@ impl Program {
     }
 
     /// What makes value `i + 1`.
-    fn instr(&self, i: usize, instr: &Instr, names: &[String]) -> String {
+    fn instr(&self, i: usize, instr: &StageInstr, names: &[String]) -> String {
         let name = |v: ValueId| names[v.0 as usize].clone();
         let field_name = |field: usize| &self.fields[field].name;
         match instr {
-            Instr::Eval {
+            StageInstr::Eval {
                 field,
                 usage,
                 at,
@@ -119,18 +122,18 @@ impl Program {
                 let when = when.unwrap_or_default();
                 format!("{}({}){using}{when}", field_name(*field), at.join(", "))
             }
-            Instr::Combine(c) => c.display(&name),
-            Instr::Past { name, when } => format!("past {name}{when}"),
-            Instr::Unknown(Unknown::Without { why, .. }) => format!("unknown: {why}"),
-            Instr::Unknown(Unknown::Solved { sum, away, .. }) => {
+            StageInstr::Combine(c) => c.display(&name),
+            StageInstr::Past { name, when } => format!("past {name}{when}"),
+            StageInstr::Unknown(Unknown::Without { why, .. }) => format!("unknown: {why}"),
+            StageInstr::Unknown(Unknown::Solved { sum, away, .. }) => {
                 let away = away.as_ref().map(|why| format!(", away: {}", word(why)));
                 sum.display(&name) + &away.unwrap_or_default()
             }
-            Instr::Product([a, b]) => format!("{}*{}", name(*a), name(*b)),
-            Instr::Flow {
+            StageInstr::Product([a, b]) => format!("{}*{}", name(*a), name(*b)),
+            StageInstr::Flow {
                 field, at, over, ..
             } => format!("flow {}({over}) from {}", field_name(*field), name(*at)),
-            Instr::Phi {
+            StageInstr::Phi {
                 field,
                 index,
                 over,
@@ -140,8 +143,8 @@ impl Program {
                 let (over, field) = (over.factor(), field_name(*field));
                 format!("{}({over}*{field})({})", called(*index), name(*at))
             }
-            Instr::Stop(at) => format!("stop {}", name(*at)),
-            Instr::Normal {
+            StageInstr::Stop(at) => format!("stop {}", name(*at)),
+            StageInstr::Normal {
                 like,
                 std,
                 number: own,
@@ -155,7 +158,7 @@ impl Program {
                 }
                 text + ")"
             }
-            Instr::Mix { of, seen, mixing } => {
+            StageInstr::Mix { of, seen, mixing } => {
                 let mut parts: Vec<String> = seen.iter().map(|p| arrows(p, &name)).collect();
                 let by = match mixing.memory {
                     0 => "next",
@@ -167,7 +170,7 @@ impl Program {
                 parts.push(format!("tol: {}", mixing.tol));
                 format!("{by}{}({})", number(*of), parts.join(", "))
             }
-            Instr::Solution {
+            StageInstr::Solution {
                 of,
                 unknowns,
                 solver,
@@ -175,13 +178,13 @@ impl Program {
                 let unknowns = arrows(unknowns, &name);
                 format!("solution{}({unknowns}) by {solver}", number(*of))
             }
-            Instr::Project { at, onto } => projection(&name(*at), onto),
+            StageInstr::Project { at, onto } => projection(&name(*at), onto),
         }
     }
 
     /// Random numbers that come before an instruction.
     fn normals_before(&self, i: usize) -> usize {
-        let normal = |i: &&Instr| matches!(i, Instr::Normal { .. });
+        let normal = |i: &&StageInstr| matches!(i, StageInstr::Normal { .. });
         self.all().take(i).filter(normal).count()
     }
 }

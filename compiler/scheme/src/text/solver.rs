@@ -3,7 +3,7 @@
 use super::parse::Reader;
 use crate::ValueId;
 use crate::solver::{Gradient, Solver};
-use crate::stage::{Instr, Iterates};
+use crate::stage::{Iterates, StageInstr};
 use odec_solver::{Mixing, Rule};
 use odec_text::cursor::Parsed;
 
@@ -11,7 +11,7 @@ const RULES: [Rule; 2] = [Rule::Anderson, Rule::Broyden];
 
 impl Reader<'_> {
     /// `anderson[1](z1 -> k3, y1 -> k2, memory: 5, tol: 1/1000)`, `next(x -> k1, tol: 1/100)`.
-    pub fn mix(&mut self) -> Parsed<Instr> {
+    pub fn mix(&mut self) -> Parsed<StageInstr> {
         let expected = "`next`, `anderson` or `broyden`";
         let rule = self.rule("next", expected)?;
         let (of, of_at) = self.entry()?;
@@ -41,11 +41,11 @@ impl Reader<'_> {
         self.cursor.need(")")?;
         let (rule, memory) = memory.unwrap_or_default();
         let mixing = Mixing { tol, memory, rule };
-        Ok(Instr::Mix { of, seen, mixing })
+        Ok(StageInstr::Mix { of, seen, mixing })
     }
 
     /// `solution[1](s1 -> k32) by fixed_point(iterations: 3) gradient phantom(1)`.
-    pub fn solution(&mut self) -> Parsed<Instr> {
+    pub fn solution(&mut self) -> Parsed<StageInstr> {
         self.keyword("solution")?;
         let (of, of_at) = self.entry()?;
         self.cursor.need("(")?;
@@ -57,7 +57,7 @@ impl Reader<'_> {
             finds: self.finds()?,
             gradient: self.gradient()?,
         };
-        Ok(Instr::Solution {
+        Ok(StageInstr::Solution {
             of,
             unknowns,
             solver,

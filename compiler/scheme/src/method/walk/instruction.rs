@@ -9,7 +9,7 @@ use super::super::refusal::{
     RANDOM, TOLERANCE, Unsupported,
 };
 use super::{MAX_PAST, Named, Programs, Walk};
-use crate::stage::{Instr, Moment, Unknown};
+use crate::stage::{Moment, StageInstr, Unknown};
 use crate::{Combination, ValueId};
 use odec_numerics::linear_step::{Step, Value};
 
@@ -24,16 +24,16 @@ impl<R: Reading> Walk<'_, R> {
             return self.start(ago);
         };
         match instr {
-            Instr::Combine(c) => self.combined(c, ago),
-            Instr::Unknown(Unknown::Without { why, span }) => self.beyond(*span, why),
-            Instr::Unknown(Unknown::Solved { sum, .. }) => {
+            StageInstr::Combine(c) => self.combined(c, ago),
+            StageInstr::Unknown(Unknown::Without { why, span }) => self.beyond(*span, why),
+            StageInstr::Unknown(Unknown::Solved { sum, .. }) => {
                 // Evaluations at the unknown are made first.
                 for (v, _) in self.read(sum, ago) {
                     self.open(v, ago)?;
                 }
                 self.combined(sum, ago)
             }
-            Instr::Eval {
+            StageInstr::Eval {
                 field,
                 usage,
                 at,
@@ -46,7 +46,7 @@ impl<R: Reading> Walk<'_, R> {
                 let field = self.field(*field, *usage, ago);
                 self.push(Step::Eval { field, at }, *span, Some(1))
             }
-            Instr::Flow {
+            StageInstr::Flow {
                 field,
                 at,
                 over,
@@ -66,7 +66,7 @@ impl<R: Reading> Walk<'_, R> {
                 };
                 self.push(flow, *span, Some(0))
             }
-            Instr::Phi {
+            StageInstr::Phi {
                 field,
                 index,
                 over,
@@ -89,13 +89,13 @@ impl<R: Reading> Walk<'_, R> {
                 };
                 self.push(phi, *span, self.powers[at])
             }
-            Instr::Past { name, when } => self.past(name, when, ago),
-            Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
+            StageInstr::Past { name, when } => self.past(name, when, ago),
+            StageInstr::Mix { .. } | StageInstr::Stop(_) | StageInstr::Solution { .. } => {
                 self.beyond(self.body, TOLERANCE)
             }
-            Instr::Product(_) => self.beyond(self.body, PRODUCT),
-            Instr::Normal { .. } => self.beyond(self.body, RANDOM),
-            Instr::Project { .. } => self.beyond(self.body, PROJECTION),
+            StageInstr::Product(_) => self.beyond(self.body, PRODUCT),
+            StageInstr::Normal { .. } => self.beyond(self.body, RANDOM),
+            StageInstr::Project { .. } => self.beyond(self.body, PROJECTION),
         }
     }
 

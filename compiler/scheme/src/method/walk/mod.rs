@@ -9,7 +9,7 @@ mod instruction;
 use super::reading::{Reading, monomial};
 use super::refusal::{NO_STATE, RATE, SEVERAL, TOO_LONG, Unsupported};
 use super::{LocatedStep, MAX_VALUES};
-use crate::stage::{Instr, Moment, Program};
+use crate::stage::{Moment, StageInstr, StageProgram};
 use crate::{Coeff, Combination, PerUse, ValueId};
 use odec_grammar::Span;
 use odec_numerics::LinearStep;
@@ -23,14 +23,14 @@ const MAX_PAST: i64 = 64;
 #[derive(Clone, Copy)]
 pub(super) enum Programs<'p> {
     /// A step like all before it, which the exact solution goes through.
-    Alike(&'p Program),
+    Alike(&'p StageProgram),
     /// All from the beginning, oldest first.
-    First(&'p [Program]),
+    First(&'p [StageProgram]),
 }
 
 impl<'p> Programs<'p> {
     /// The program so many steps before the newest one.
-    fn at(self, ago: i64) -> Option<&'p Program> {
+    fn at(self, ago: i64) -> Option<&'p StageProgram> {
         match self {
             Programs::Alike(program) => Some(program),
             Programs::First(all) => {
@@ -41,7 +41,7 @@ impl<'p> Programs<'p> {
     }
 
     /// What made the state that a program begins with.
-    fn before(self, ago: i64) -> Option<&'p Program> {
+    fn before(self, ago: i64) -> Option<&'p StageProgram> {
         match self {
             Programs::Alike(_) => None,
             Programs::First(_) => self.at(ago + 1),
@@ -124,7 +124,7 @@ impl<'p, R: Reading> Walk<'p, R> {
 
     /// An evaluation before what it is evaluated at, which [`Self::close`] finds; nothing for another value, or for one that is there.
     pub fn open(&mut self, v: ValueId, ago: i64) -> Result<(), Unsupported> {
-        let Some(Instr::Eval {
+        let Some(StageInstr::Eval {
             field,
             usage,
             at,
@@ -243,7 +243,7 @@ impl<'p, R: Reading> Walk<'p, R> {
         Ok(self.known[&(v, ago)])
     }
 
-    fn instr(&self, v: ValueId, ago: i64) -> Option<&'p Instr> {
+    fn instr(&self, v: ValueId, ago: i64) -> Option<&'p StageInstr> {
         let i = (v.0 as usize).checked_sub(1)?;
         let program = self.programs.at(ago)?;
         let own = program.instrs.len();
@@ -289,16 +289,16 @@ impl<'p, R: Reading> Walk<'p, R> {
                 Some(before) => self.read(&before.result, ago + 1),
                 None => vec![],
             },
-            Some(Instr::Combine(c)) => self.read(c, ago),
+            Some(StageInstr::Combine(c)) => self.read(c, ago),
             // Evaluations at the unknown come after it.
-            Some(Instr::Unknown(u)) => {
+            Some(StageInstr::Unknown(u)) => {
                 let mut all = u.sum().map_or(vec![], |sum| self.read(sum, ago));
-                all.retain(|(v, _)| !matches!(self.instr(*v, ago), Some(Instr::Eval { .. })));
+                all.retain(|(v, _)| !matches!(self.instr(*v, ago), Some(StageInstr::Eval { .. })));
                 all
             }
-            Some(Instr::Eval { at, .. }) if at.len() == 1 => vec![(at[0], ago)],
-            Some(Instr::Flow { at, .. } | Instr::Phi { at, .. }) => vec![(*at, ago)],
-            Some(Instr::Past { name, when }) => {
+            Some(StageInstr::Eval { at, .. }) if at.len() == 1 => vec![(at[0], ago)],
+            Some(StageInstr::Flow { at, .. } | StageInstr::Phi { at, .. }) => vec![(*at, ago)],
+            Some(StageInstr::Past { name, when }) => {
                 let mut all: Vec<_> = self.earlier(name, when, ago).into_iter().collect();
                 all.retain(|(_, then)| self.reading.past(name, *then).is_none());
                 all
