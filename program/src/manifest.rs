@@ -319,7 +319,7 @@ impl Train {
     /// What values of its loss are called, unless they are nats for each token, image or sequence: then a perplexity has a meaning.
     pub fn measured(&self) -> Option<&'static str> {
         match self.loss.predicts() {
-            _ if !self.also.is_empty() => Some("loss"),
+            _ if self.also.values().any(|l| l.predicts() != Predicts::Tokens) => Some("loss"),
             Predicts::Tokens | Predicts::Class => None,
             Predicts::Numbers => Some(self.loss.measured()),
         }

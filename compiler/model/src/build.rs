@@ -17,6 +17,7 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, Site, TypeError, Value, gradient, nn};
 use odec_program::ResultId;
+use std::collections::BTreeMap;
 
 /// What is said of a model that is too large.
 pub fn too_large(step: usize, span: Span) -> Diagnostic {
@@ -199,8 +200,19 @@ fn loss_in<'s>(
     .into();
     b.span = None;
     let mut compared = Vec::new();
+    let mut given: BTreeMap<String, Value> = BTreeMap::new();
     for (output, made) in spec.outputs().zip(said) {
-        compared.push((made, b.push1(output.targets(spec.sizes), &[])?));
+        let targets = output.targets(spec.sizes);
+        let targets = match given.get(&targets.name) {
+            Some(targets) => *targets,
+            None => {
+                let name = targets.name.clone();
+                let targets = b.push1(targets, &[])?;
+                given.insert(name, targets);
+                targets
+            }
+        };
+        compared.push((made, targets));
     }
     model.shares(b)?;
     model.reports(b)?;

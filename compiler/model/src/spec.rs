@@ -241,6 +241,17 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     for o in outputs() {
         o.kind.fit(o.span, sizes, embedded, r.sink);
     }
+    if let Some(exit) = also.iter().find(|o| o.is_exit())
+        && output.kind.says() != Predicts::Tokens
+    {
+        let message = "`logits` beside an output of another kind";
+        let d = Diagnostic::error(codes::INCOMPATIBLE, exit.span, message);
+        let d = d.also(
+            output.span,
+            "this output is compared with something else than tokens",
+        );
+        r.sink.push(d.help("leave it out"));
+    }
     let other = |o: &&OutputSpec| o.kind.says() != Predicts::Tokens;
     if let (Some(source), Some(o)) = (begins.first(), outputs().find(other)) {
         let message = "a model of several sequences says the tokens of the last one";
@@ -605,7 +616,7 @@ fn end(
         Some(before) => {
             let before = Body::Expr(before.clone());
             let layers = r.layers_of(&before, &[])?;
-            Some(pipeline::output(&before, &layers, model?, r.sink)?)
+            Some(pipeline::output(label, &before, &layers, model?, r.sink)?)
         }
         None => None,
     };

@@ -220,7 +220,10 @@ impl GraphBuilder<'_> {
                 let name = names::of_output(&s.of, loss.measured());
                 self.decided
                     .push((ResultId::Term(&name).to_string(), value));
-                total.push((s.coefficient.clone(), value));
+                // Runs with exits compare with those without.
+                if !compared.output.is_exit() {
+                    total.push((s.coefficient.clone(), value));
+                }
             }
             return Ok(nn::combine(b, &total)?);
         }

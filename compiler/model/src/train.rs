@@ -195,13 +195,13 @@ pub fn read(
     let trained_on = data.and_then(|e| SOURCES.read(e, sink));
     let told = ends.zip(trained_on.as_ref());
     if let (Some((ends, source)), Some(e)) = (told, data)
-        && let Some(other) = ends.also.first().filter(|_| !source.has_several())
+        && let Some(other) = ends.also.iter().find(|o| !source.has_targets(o))
     {
         let message = "this data has something to compare one output with";
         let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
         let d = d.also(other.span, "nothing is known of what this one says");
         sink.push(d.help(
-            "several outputs are trained on `data vectors(…)`, with an array for each, or on `data sentences(…)`; leave the others out",
+            "several outputs are trained on `data vectors(…)`, with an array for each, or on `data sentences(…)`; those that give `logits` of tokens are compared with the tokens of a text; leave the others out",
         ));
     }
     let told = told.map(|(ends, source)| source.data(ends, sink));
@@ -302,7 +302,13 @@ pub fn read(
             at,
         };
         also = objective.fit_others(of, sink).unwrap_or_default();
-        Some((objective.fit_output(of, sink)?, objective))
+        let loss = objective.fit_output(of, sink)?;
+        // What is predicted of the same tokens is the same.
+        let exits = also
+            .values_mut()
+            .filter(|l| l.predicts() == Predicts::Tokens);
+        exits.for_each(|of_exit| *of_exit = loss);
+        Some((loss, objective))
     });
     let entry = found.iter().find(|(n, _)| *n == "from");
     let from = entry.and_then(|(_, e)| from(e, source, sink));

@@ -52,6 +52,35 @@ fn mistakes_of_losses() {
     insta::assert_snapshot!("losses_steps", steps.join("\n"));
 }
 
+/// Outputs that read the states of earlier evolves.
+#[test]
+fn mistakes_of_exits() {
+    let of = |output: &str, other: &str, loss: &str| {
+        let ends = format!("{output}\n  output early: {other}");
+        let model = model("lie(att, ffn)", 2, "h = 1")
+            .replace(
+                "evolve ",
+                "evolve first: lie(att, ffn) for 2 steps\n  evolve last: ",
+            )
+            .replace("output rmsnorm |> logits(tied)", &ends);
+        mistakes_of(&model, &[loss])
+    };
+    let (plain, tied) = ("output rmsnorm |> logits(tied)", "first |> logits(tied)");
+    let sum = "cross_entropy + cross_entropy(of: early)";
+    let all = [
+        of("output first |> rmsnorm |> logits(tied)", tied, sum),
+        of(plain, "frist |> logits(tied)", sum),
+        of(plain, "first |> shift |> logits(tied)", sum),
+        of(plain, "first |> linear(3) |> logits(tied)", sum),
+        of(plain, "first |> classes(4)", sum),
+        of(plain, tied, "cross_entropy"),
+        of(plain, tied, "cross_entropy(of: early)"),
+        of(plain, tied, "cross_entropy + mse(of: early)"),
+        of("output classes(3)", tied, sum),
+    ];
+    insta::assert_snapshot!("losses_exits", all.join("\n"));
+}
+
 /// What a model reads is said by the term of its first output alone.
 #[test]
 fn terms_of_the_output_without_a_label() {

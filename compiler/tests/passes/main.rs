@@ -12,6 +12,7 @@ mod depth;
 mod double;
 mod drift;
 mod epilogue_fusion;
+mod exits;
 mod field_functions;
 mod files;
 mod flows;

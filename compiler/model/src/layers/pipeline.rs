@@ -321,11 +321,16 @@ fn evaluated(
     let given = (0..named.len()).map(Network::Argument).collect();
     let body = leaf.body.as_ref()?;
     let read = whole(body, &leaf.layers, (before, named), of_field, sink)?;
+    if let Some(from) = &read.from {
+        sink.push(states::misplaced(&from.label, body.span()));
+        return None;
+    }
     Some(read.with(given).for_tokens())
 }
 
-/// What stands before the logits: from states to states.
+/// What stands before the logits: from states to states. That of an output with a label may begin with the label of an evolve, whose state it reads.
 pub fn output(
+    label: &str,
     body: &Body,
     layers: &Layers,
     model: &OfModel,
@@ -334,6 +339,21 @@ pub fn output(
     let width = model.sizes.width;
     let before = (Some(width), Vec::new());
     let read = whole(body, layers, before, &mut OfField::new(model), sink)?;
+    if let Some(from) = &read.from {
+        let message = format!("`{}` is not what this output reads", from.label);
+        let d = Diagnostic::error(codes::MISPLACED, body.span(), message);
+        let wrong = match (label.is_empty(), from.own) {
+            (false, true) => None,
+            (true, _) => Some(d.label("the output without a label reads the last state").help(
+                "give another output a label: `output early: first |> rmsnorm |> logits(tied)`",
+            )),
+            (false, false) => Some(d.label("its rows are those of another sequence")),
+        };
+        if let Some(d) = wrong {
+            sink.push(d);
+            return None;
+        }
+    }
     let (layer, out) = read.with(Vec::new()).for_tokens();
     if out != width {
         sink.push(ends_with(body.span(), out, width).help("the logits are read from the state"));
@@ -368,12 +388,7 @@ fn whole(
         naming: Naming::of_field(roles),
         of_field,
     };
-    let known = written::body(&mut reader, body, before, named)?;
-    if let Some(from) = &known.from {
-        sink.push(states::misplaced(&from.label, body.span()));
-        return None;
-    }
-    Some(known)
+    written::body(&mut reader, body, before, named)
 }
 
 impl Sizes {

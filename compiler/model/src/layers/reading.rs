@@ -189,6 +189,7 @@ pub(super) fn unknown(
     }
     let values = input.named.iter().map(|n| n.name.name.as_str());
     let near = odec_grammar::nearest(name, values).or(layers.near(name));
+    let near = near.or_else(|| odec_grammar::nearest(name, states.names()));
     let alone = span == args.callee.span;
     let size = || odec_grammar::nearest(name, SIZES).filter(|_| alone);
     let (near, label) = match near.map_or_else(|| (size(), true), |near| (Some(near), false)) {

@@ -63,7 +63,7 @@ impl States {
         self.get(name).is_some()
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let known = self.known.iter().flat_map(|known| known.keys());
         known.map(String::as_str)
     }

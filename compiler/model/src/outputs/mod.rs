@@ -4,7 +4,7 @@
 //! to `layers/`, what becomes of its result while the model is trained to `losses/`.
 //!
 //! A model may have several outputs ([`OutputSpec`]), the one without a label first. What belongs to one with a label is called `label.name`
-//! (`names::of_output`), what it is compared with `label.targets`.
+//! (`names::of_output`), what it is compared with `label.targets`, unless it is an exit, which is compared with what the first one is.
 
 use crate::layers::network::Network;
 use crate::layers::{LayerParam, Sizes};
@@ -38,7 +38,7 @@ pub trait Output: Debug {
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted>;
 }
 
-/// How a result is made of the last state.
+/// How a result is made of the last state, or of that which an evolve before the last one ends with.
 #[derive(Clone, Debug)]
 pub struct OutputSpec {
     /// Empty: the one without a label.
@@ -61,9 +61,17 @@ impl OutputSpec {
         names::of_output(&self.label, &self.kind.result().to_string())
     }
 
+    /// Whether it predicts what the output without a label does, beside it: tokens, of which there is one text.
+    pub fn is_exit(&self) -> bool {
+        !self.label.is_empty() && self.kind.says() == Predicts::Tokens
+    }
+
     /// What the graphs of the loss are given to compare it with.
     pub fn targets(&self, of: Sizes) -> ops::Input {
         let targets = self.kind.targets(of);
+        if self.is_exit() {
+            return targets;
+        }
         ops::Input {
             name: names::of_output(&self.label, &targets.name),
             ..targets

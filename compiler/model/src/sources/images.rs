@@ -4,6 +4,7 @@ use super::{DataSource, Ends, NamedTokenizer};
 use crate::arguments::{Argument, Silent};
 use crate::codes;
 use crate::layers::MAX_WIDTH;
+use crate::outputs::OutputSpec;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use crate::scheme::args::Bounds;
 use odec_grammar::Span;
@@ -161,7 +162,7 @@ impl DataSource for Images {
         })
     }
 
-    fn has_several(&self) -> bool {
+    fn has_targets(&self, _: &OutputSpec) -> bool {
         false
     }
 

@@ -3,6 +3,7 @@
 use super::{DataSource, Ends, NamedTokenizer, TOKENIZER};
 use crate::arguments::Argument;
 use crate::codes;
+use crate::outputs::OutputSpec;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -161,7 +162,7 @@ impl DataSource for Labelled {
         })
     }
 
-    fn has_several(&self) -> bool {
+    fn has_targets(&self, _: &OutputSpec) -> bool {
         false
     }
 

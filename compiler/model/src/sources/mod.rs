@@ -3,7 +3,7 @@
 //! A source is one file and one line in the list; nothing outside of this folder knows which there are. Files are named, not opened:
 //! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
 //!
-//! A source sees both ends of the model ([`Ends`]), and says which it does not fit. By `has_several` it says that it has something for each output
+//! A source sees both ends of the model ([`Ends`]), and says which it does not fit. By `has_targets` it says that it has something for an output
 //! with a label, which it gives as a `Target` of the manifest. What runs are told is a variant of `Form` in `program/src/manifest/data.rs`; a file
 //! in `runtime/src/data/sources/` reads it.
 
@@ -29,8 +29,8 @@ pub const BYTES: u64 = 256;
 pub trait DataSource: Debug {
     /// What runs are told; says what model it does not fit.
     fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data>;
-    /// Whether it has something that outputs with labels are compared with.
-    fn has_several(&self) -> bool;
+    /// Whether it has something that an output with a label is compared with.
+    fn has_targets(&self, of: &OutputSpec) -> bool;
     /// What makes tokens of texts, where they are no tokens yet.
     fn tokenizer(&self) -> Option<&NamedTokenizer>;
 }

@@ -3,6 +3,7 @@
 use super::{DataSource, Ends, NamedTokenizer, TOKENIZER};
 use crate::arguments::Argument;
 use crate::codes;
+use crate::outputs::OutputSpec;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -159,8 +160,8 @@ impl DataSource for Pairs {
         })
     }
 
-    fn has_several(&self) -> bool {
-        false
+    fn has_targets(&self, of: &OutputSpec) -> bool {
+        of.is_exit()
     }
 
     fn tokenizer(&self) -> Option<&NamedTokenizer> {

@@ -65,7 +65,7 @@ impl DataSource for Sentences {
         })))
     }
 
-    fn has_several(&self) -> bool {
+    fn has_targets(&self, _: &OutputSpec) -> bool {
         true
     }
 

@@ -1,6 +1,7 @@
 //! `text`: files of text, and what makes tokens of them.
 
 use super::{DataSource, Ends, Texts, NamedTokenizer};
+use crate::outputs::OutputSpec;
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Data, Form};
@@ -51,8 +52,8 @@ impl DataSource for Text {
         }))
     }
 
-    fn has_several(&self) -> bool {
-        false
+    fn has_targets(&self, of: &OutputSpec) -> bool {
+        of.is_exit()
     }
 
     fn tokenizer(&self) -> Option<&NamedTokenizer> {

@@ -2,6 +2,7 @@
 
 use super::{DataSource, Ends, HELD_OUT, NOT_HELD_OUT, NamedTokenizer};
 use crate::arguments::Argument;
+use crate::outputs::OutputSpec;
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -56,8 +57,8 @@ impl DataSource for Tokens {
         })
     }
 
-    fn has_several(&self) -> bool {
-        false
+    fn has_targets(&self, of: &OutputSpec) -> bool {
+        of.is_exit()
     }
 
     fn tokenizer(&self) -> Option<&NamedTokenizer> {

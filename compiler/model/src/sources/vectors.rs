@@ -4,6 +4,7 @@ use super::{DataSource, Ends, NamedTokenizer};
 use crate::arguments::{Argument, Silent};
 use crate::inputs::Unit;
 use crate::outputs::Output;
+use crate::outputs::OutputSpec;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use crate::scheme::args::Bounds;
 use odec_grammar::Span;
@@ -176,7 +177,7 @@ impl DataSource for Vectors {
         Some(self.data_with(of, targets))
     }
 
-    fn has_several(&self) -> bool {
+    fn has_targets(&self, _: &OutputSpec) -> bool {
         true
     }
 

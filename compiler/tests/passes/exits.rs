@@ -1,0 +1,137 @@
+//! Outputs that predict the same tokens from the state of an earlier evolve: against the model that ends there, differences and compiled programs.
+
+use crate::losses::{given, near, results, run, scalar};
+use crate::source;
+use crate::systems::options;
+use odec_compiler::model::Built;
+use odec_compiler::passes::{ModelParts, assemble};
+use odec_graph::interp::{self, Tensor};
+use odec_program::{Bindings, EntryId};
+use std::collections::BTreeMap;
+
+const AT: Bindings = Bindings::new(2, 6);
+
+/// What stands in a model of tokens between embedding and loss.
+fn model(body: &str, loss: &str, memory: &str) -> (Built, String) {
+    let text = format!(
+        "field att = rmsnorm |> attention(heads: 2, causal, rope)\nfield ffn = rmsnorm |> swiglu(hidden: 12)\n\
+         model small {{\n  input tokens(vocab: 257, context: 64)\n  embed learned(width: 8)\n  {body}\n  init normal(std: 0.3)\n}}\n\
+         train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3);  loss {loss}\n  batch 2;  steps 10;  memory {memory} }}\n"
+    );
+    (source::built(&text), text)
+}
+
+const BODY: &str = "evolve first: lie(att, ffn) for 2 steps\n  evolve second: strang(att, ffn) for 1 steps\n  \
+     output rmsnorm |> logits(tied)\n  output early: first |> rmsnorm |> logits(tied)";
+
+fn exits(loss: &str, memory: &str) -> (Built, String) {
+    model(BODY, loss, memory)
+}
+
+const SUM: &str = "cross_entropy + 1/4*cross_entropy(of: early)";
+
+fn held_out(built: &Built, f: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+    interp::run(&built.loss, f, AT).unwrap()
+}
+
+/// Its term is the loss of the model that ends where it reads; what the model is judged by does not know of it.
+#[test]
+fn an_exit_is_the_model_that_ends_there() {
+    let all = exits(SUM, "store");
+    let f = given(&all);
+    let got = results(&all.0, &f);
+    let short = "evolve first: lie(att, ffn) for 2 steps\n  output rmsnorm |> logits(tied)";
+    let short = model(short, "cross_entropy", "store");
+    let mut own = f.clone();
+    own.insert(
+        "output.norm.gain".into(),
+        f["early.output.norm.gain"].clone(),
+    );
+    let early = scalar(&results(&short.0, &own), "loss");
+    near(
+        "the exit",
+        scalar(&got, "loss.early.cross_entropy"),
+        early,
+        1e-12,
+    );
+    let main = scalar(&got, "loss.cross_entropy");
+    near("the sum", scalar(&got, "loss"), main + early / 4.0, 1e-12);
+    assert!((main - early).abs() > 1e-3);
+    let judged = held_out(&all.0, &f);
+    near("held out", scalar(&judged, "loss"), main, 1e-12);
+    near(
+        "its exit",
+        scalar(&judged, "loss.early.cross_entropy"),
+        early,
+        1e-12,
+    );
+}
+
+#[test]
+fn gradients_are_differences() {
+    let all = exits(
+        "cross_entropy + 3*smooth(10%, of: early) + 1/8*z_loss(of: early)",
+        "store",
+    );
+    let f = given(&all);
+    let got = results(&all.0, &f);
+    for path in [
+        "embed.token.weight",
+        "first.step.1.att.q.weight",
+        "second.step.0.ffn.up.weight",
+        "early.output.norm.gain",
+    ] {
+        let g = &got[&format!("grad.{path}")].data;
+        let size = g.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let along = |t: f64| {
+            let mut f = f.clone();
+            let p = f.get_mut(path).unwrap();
+            let moved = p.data.iter_mut().zip(g);
+            moved.for_each(|(p, g)| *p += t * g / size);
+            scalar(&results(&all.0, &f), "loss")
+        };
+        let slope = (along(1e-5) - along(-1e-5)) / 2e-5;
+        near(path, slope, size, 1e-7);
+    }
+}
+
+/// Programs compute the terms, with the same bits however states are kept; text is generated without exits.
+#[test]
+fn programs_compute_exits() {
+    let all = exits(SUM, "store");
+    let (bits, terms, _) = run(&all, options());
+    let want = results(&all.0, &given(&all));
+    for (name, t) in &terms {
+        near(name, *t, scalar(&want, name), 1e-4);
+    }
+    assert!(terms.contains_key("loss.early.cross_entropy"), "{terms:?}");
+    let revolved = run(&exits(SUM, "revolve(slots: 1)"), options());
+    assert!(bits == revolved.0, "other bits");
+    let made = assemble(&ModelParts::new(&all.0, &all.1), options()).unwrap();
+    let names = |entry: EntryId| {
+        let entry = &made.manifest.program.entries[&entry];
+        let names = entry.outputs.iter().map(|o| o.name.clone());
+        names.collect::<Vec<String>>()
+    };
+    assert_eq!(names(EntryId::Decode), ["logits"]);
+    assert_eq!(names(EntryId::Forward), ["early.logits", "logits"]);
+}
+
+/// Of hidden tokens, an exit predicts those that are hidden.
+#[test]
+fn exits_predict_hidden_tokens() {
+    let body = BODY.replace("strang", "lie");
+    let all = model(
+        &body,
+        "masked(rate: 1/4) + 1/2*cross_entropy(of: early)",
+        "store",
+    );
+    let f = given(&all);
+    let logits = &interp::run(&all.0.forward, &f, AT).unwrap()["early.logits"].data;
+    let hidden = f["tokens"].data.iter().position(|t| *t == 256.0).unwrap();
+    let row = &logits[hidden * 257..][..257];
+    let right = row[f["targets"].data[hidden] as usize];
+    let wanted = row.iter().map(|x| x.exp()).sum::<f64>().ln() - right;
+    let got = scalar(&results(&all.0, &f), "loss.early.cross_entropy");
+    near("the one that is hidden", got, wanted, 1e-12);
+}
