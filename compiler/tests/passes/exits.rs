@@ -114,7 +114,7 @@ fn programs_compute_exits() {
         names.collect::<Vec<String>>()
     };
     assert_eq!(names(EntryId::Decode), ["logits"]);
-    assert_eq!(names(EntryId::Forward), ["early.logits", "logits"]);
+    assert_eq!(names(EntryId::Forward), ["logits", "early.logits"]);
 }
 
 /// Of hidden tokens, an exit predicts those that are hidden.
