@@ -159,7 +159,10 @@ fn claim(
         return unproved(beyond, sink);
     }
     let first = match limited(&flow, order, within.as_ref()) {
-        Err(beyond) => return unproved(beyond, sink),
+        Err(Unsupported { span, why }) => {
+            let why = format!("what its first steps leave of that order is not known: {why}");
+            return unproved(Unsupported { span, why }, sink);
+        }
         Ok(first) => first,
     };
     if let Some(first) = first.as_ref().filter(|_| i.start_by.is_none()) {
@@ -193,8 +196,7 @@ fn claim(
         true => sub_steps(&flow, order).unwrap_or_default(),
         false => {
             let started = first.map(|first| exactly_started(i, &flow, &first));
-            let solved = to_tolerance(&flow, &SHARED)
-                .map(|(tol, _)| format!("of the equation, solved to {tol}"));
+            let solved = to_tolerance(&flow).map(|tol| format!("of the equation, solved to {tol}"));
             let notes = diverges(i, &flow).into_iter().chain(started).chain(solved);
             notes.collect::<Vec<_>>().join("; ")
         }

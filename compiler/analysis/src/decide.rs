@@ -75,7 +75,7 @@ impl Subject {
         let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
         let exact = located(&flow, Steps::Exact, &SHARED).ok();
         let computed = located(&flow, Steps::Euler, &SHARED);
-        let solved = to_tolerance(&flow, &SHARED);
+        let tolerance = to_tolerance(&flow);
         let evaluated = evaluations(&flow);
         let flows = exact.filter(LocatedStep::has_flows);
         let stiff = computed.as_ref().ok().and_then(stiff);
@@ -92,7 +92,7 @@ impl Subject {
             implicit: declared_tableau::tableau(&i.scheme, &i.settings)
                 .filter(|t| !t.is_explicit()),
             multistep: rows.map(|(alpha, beta)| Multistep { alpha, beta }),
-            tolerance: solved.map(|(tol, _)| tol),
+            tolerance,
             pattern,
             computed,
             stiff,

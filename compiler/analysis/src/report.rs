@@ -22,7 +22,7 @@ use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::Flow;
-use crate::scheme::method::{LocatedStep, Unsupported, away, late, located, to_tolerance};
+use crate::scheme::method::{LocatedStep, Unsupported, away, late_computed, located, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
@@ -55,6 +55,8 @@ pub struct Evolved {
     pub step: usize,
     /// Fields each written occurrence of which has its own weights.
     pub per_use: PerUse,
+    /// Whether a field depends on time.
+    pub timed: bool,
     /// The largest step size it is taken with.
     pub h: Exact,
     /// Of all steps.
@@ -324,11 +326,7 @@ pub fn has_flows(i: &Instance) -> bool {
 
 /// Field evaluations of a late step; sub-flows take one Euler step each. What earlier steps evaluated is not evaluated again.
 pub fn evaluations(flow: &Flow) -> Option<usize> {
-    let program = match to_tolerance(flow, &SHARED) {
-        Some((_, program)) => program,
-        None => late(flow, Steps::Euler, &SHARED).ok()?.here,
-    };
-    Some(program.evaluations())
+    Some(late_computed(flow, &SHARED, false).ok()?.here.evaluations())
 }
 
 /// A scheme on fields of which nothing is known.
@@ -339,7 +337,7 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
     let meant = located(&flow, Steps::Exact, &SHARED);
     let computed = located(&flow, Steps::Euler, &SHARED);
     let has_flows = meant.as_ref().is_ok_and(LocatedStep::has_flows);
-    let (work, tolerance) = (work(&flow, &SHARED), tolerance(&flow));
+    let (work, tolerance) = (work(&flow, &SHARED, false), to_tolerance(&flow));
     let tableau = computed.clone().and_then(|p| p.tableau());
     let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
     let written = computed.as_ref().map_or(Vec::new(), LocatedStep::stages);
@@ -574,7 +572,7 @@ pub fn evolve(e: &Evolved, library: Library) -> Report {
     } = computed(e);
     let written = located.as_ref().map_or(Vec::new(), LocatedStep::stages);
     let flow = opaque(&e.flow, e.step);
-    let tolerance = tolerance(&flow);
+    let tolerance = to_tolerance(&flow);
     let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
     let built = tableau.as_ref().ok();
     let meant = built.map(|t| match e.per_use.is_any() {
@@ -593,7 +591,7 @@ pub fn evolve(e: &Evolved, library: Library) -> Report {
             .as_ref()
             .ok()
             .and_then(|f| order_upgrade_of(e, f.order, library)),
-        work: work(&flow, &e.per_use),
+        work: work(&flow, &e.per_use, e.timed),
         tolerance,
         implicit: None,
         iterated: None,
@@ -657,16 +655,9 @@ pub fn orders_of_pair(e: &Evolved) -> Result<[usize; 2], Unsupported> {
     Ok([order.order, partner])
 }
 
-fn work(flow: &Flow, per_use: &PerUse) -> Option<StepWork> {
-    let program = match to_tolerance(flow, per_use) {
-        Some((_, program)) => program,
-        None => crate::scheme::method::program(flow, Steps::Euler, per_use).ok()?,
-    };
-    Some(StepWork::of(&program))
-}
-
-fn tolerance(flow: &Flow) -> Option<Exact> {
-    to_tolerance(flow, &SHARED).map(|(tol, _)| tol)
+fn work(flow: &Flow, per_use: &PerUse, timed: bool) -> Option<StepWork> {
+    let late = late_computed(flow, per_use, timed).ok()?;
+    late.next.is_none().then(|| StepWork::of(&late.here))
 }
 
 /// What is solved to a tolerance is not computed by the iterations that decide its order.

@@ -339,6 +339,13 @@ impl EvolveSpec {
         }
     }
 
+    fn is_timed(&self) -> bool {
+        let mut policies = self.policies.iter().flatten();
+        let mut fields = self.unrolled.programs.iter().flat_map(|p| &p.fields);
+        policies.any(|s| matches!(s, Sharing::TimeDependent(_)))
+            || fields.any(|f| f.facts.reads_time)
+    }
+
     /// Warns where a method with a history has a lower order because steps are unequal; gives these schemes.
     pub fn warn_of_unequal_steps(&self, sink: &mut Vec<Diagnostic>) -> Vec<String> {
         let Some(at) = self.h_at else {
@@ -374,6 +381,7 @@ impl EvolveSpec {
                     flow: flow.clone(),
                     step: k,
                     per_use: per_use.clone(),
+                    timed: self.is_timed(),
                 };
                 seen.push((key, evolved));
             }

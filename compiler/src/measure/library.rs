@@ -132,6 +132,7 @@ impl Entry {
             flow: self.flow.clone(),
             step: 0,
             per_use: SHARED.clone(),
+            timed: false,
             h: largest.clone(),
             sizes: Sizes::Known(sizes.to_vec()),
         };

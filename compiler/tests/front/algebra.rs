@@ -430,7 +430,7 @@ fn refusals_do_not_depend_on_who_asks() {
         ),
         (
             "x + h*F(2*x)",
-            "it takes 2 of the old state where a method of one step takes 1",
+            "it evaluates a field at a value that takes 2 of the old state where a method of one step takes 1",
         ),
     ];
     for (result, why) in cases {

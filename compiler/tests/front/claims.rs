@@ -191,6 +191,14 @@ fn what_cannot_be_proved_is_said() {
             "scheme mine(F) {\n  order 1\n  step x { return x + h*F(2*x) }\n}\n",
         ),
         (
+            "rate",
+            "scheme mine(L, F) {\n  order 1\n  step x {\n    k = F(x)\n    return x + h*(k + L(h*k))\n  }\n}\n",
+        ),
+        (
+            "exponential",
+            "scheme mine(L, F) {\n  order 2\n  start { f = F(x) }\n  step x { f = F(x)  return exp(h*L)(x) + h*phi1(h*L)(f) + h*phi2(h*L)(f - f[-1]) }\n}\n",
+        ),
+        (
             "no_h",
             "scheme mine(F) {\n  order 1\n  step x { return x + F(x) }\n}\n",
         ),

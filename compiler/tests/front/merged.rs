@@ -81,6 +81,28 @@ fn uses_with_weights_of_their_own_stay_apart() {
     assert_eq!(report.work.map(|w| w.evaluations), Some(4));
 }
 
+/// A report and a claim about a scheme count what a model of it evaluates.
+#[test]
+fn a_report_counts_what_is_computed() {
+    let am3 = |options: &str| {
+        let checked = checked("am3(ffn)", 6, options, "");
+        let report = report::evolve(&checked.evolved[0], shipped::library());
+        let steps = checked.built.expect("a model").summary.evaluations;
+        (report.work.expect("a count").evaluations, steps)
+    };
+    // Two iterations, and the rate at the state, where they begin; all first steps take three as well.
+    assert_eq!(am3(""), (3, 18));
+    // The iterations are at the end of the step, and so is what they begin with.
+    let timed = "weights of time { embed: 2, hidden: 3 }";
+    assert_eq!(am3(timed), (4, 3 + 5 * 4));
+    let claims = |n: u64| {
+        let own = shipped::text("am3").replace("am3", "own");
+        let outcome = compile_text(&own.replace("order 3", &format!("order 3;  evaluations {n}")));
+        outcome.messages.is_empty()
+    };
+    assert_eq!((claims(3), claims(4)), (true, false));
+}
+
 /// The same value at another time is another evaluation of a field that reads the time.
 #[test]
 fn times_that_are_read_stay_apart() {

@@ -566,6 +566,7 @@ fn proved_on(flow: &Rc<Flow>, sizes: Sizes) -> Option<Found> {
         flow: flow.clone(),
         step: 0,
         per_use: SHARED.clone(),
+        timed: false,
         h: Exact::one(),
         sizes,
     };

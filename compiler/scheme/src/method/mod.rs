@@ -28,7 +28,8 @@ pub use first::{Asked, FirstSteps, first_steps};
 pub use general_linear::{GeneralLinear, Incoming, general_linear};
 pub use grid::located_in;
 pub use programs::{
-    Late, away, first_programs, late, program, program_span, short_steps, to_tolerance,
+    Late, away, first_programs, late, late_computed, program, program_span, short_steps,
+    to_tolerance,
 };
 pub use reading::{at_start, coefficient, functions_at_start};
 pub use refusal::{DIFFERENT_POWERS, Unsupported};
@@ -77,7 +78,18 @@ impl<C, P> LocatedStep<C, P> {
         | NoTableau::State(value, _)
         | NoTableau::Large(value, _)
         | NoTableau::Roots(value, _)) = no;
-        Unsupported::without_tableau(no, self.spans[*value])
+        let state = matches!(no, NoTableau::State(..)).then_some(*value);
+        let reads = |s: &Step<C, P>| matches!(s, Step::Eval { at, .. } if Some(*at) == state);
+        let evaluation = self.line.steps.iter().position(reads);
+        match (evaluation, no) {
+            (Some(i), NoTableau::State(_, c)) => Unsupported {
+                span: self.spans[i + 1],
+                why: format!(
+                    "it evaluates a field at a value that takes {c} of the old state where a method of one step takes 1"
+                ),
+            },
+            _ => Unsupported::without_tableau(no, self.spans[*value]),
+        }
     }
 }
 

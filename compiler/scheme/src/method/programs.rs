@@ -55,7 +55,6 @@ pub(super) fn at(
     budget: u64,
 ) -> Result<Run, Unsupported> {
     let (inner, per_use) = how;
-    let mut sink: Vec<Diagnostic> = Vec::new();
     let at = At {
         phase,
         steps,
@@ -67,6 +66,11 @@ pub(super) fn at(
         per_use,
         budget,
     };
+    ran(flow, at)
+}
+
+fn ran(flow: &Flow, at: At) -> Result<Run, Unsupported> {
+    let mut sink: Vec<Diagnostic> = Vec::new();
     let wrong = Unsupported {
         span: flow.span,
         why: "it has no stage program".into(),
@@ -74,30 +78,13 @@ pub(super) fn at(
     run(flow, at, &mut sink).ok_or(wrong)
 }
 
-/// The tolerance that a late step is solved to, if it is, and the step as it is computed. Everything else that is said of such a
-/// step is said of the solution.
-pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, StageProgram)> {
-    let k = match &flow.scheme.body {
-        Body::Multistep(m) => LATE.max(m.steps()),
-        _ => LATE,
-    };
-    let at = At {
-        phase: Phase::Step(k),
-        steps: k + 2,
-        sizes: &[],
-        inner: Steps::Euler,
-        solved: false,
-        analysed: false,
-        timed: false,
-        per_use,
-        budget: MAX_TOTAL,
-    };
-    let program = run(flow, at, &mut Vec::new())?.program;
-    let tol = program.instrs.iter().find_map(|i| match i {
+/// The tolerance that a late step is solved to, if it is. What is said of such a step is said of the solution.
+pub fn to_tolerance(flow: &Flow) -> Option<Exact> {
+    let program = late_computed(flow, &SHARED, false).ok()?.here;
+    program.instrs.iter().find_map(|i| match i {
         StageInstr::Mix { mixing, .. } => Some(mixing.tol.clone()),
         _ => None,
-    })?;
-    Some((tol, program))
+    })
 }
 
 /// Why the iterations that are computed do not reach the solution that a late step is judged by.
@@ -118,12 +105,52 @@ pub fn away(flow: &Flow) -> Option<Unsupported> {
 
 /// A step that finds all the history it reads.
 pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Unsupported> {
+    let how = How {
+        inner,
+        analysed: true,
+        timed: false,
+    };
+    late_as(flow, how, per_use)
+}
+
+/// The same as it is computed, whose evaluations are counted: what is solved to a tolerance by all its iterations. `timed`: fields depend on
+/// time, so that at one value they are evaluated once for each time.
+pub fn late_computed(flow: &Flow, per_use: &PerUse, timed: bool) -> Result<Late, Unsupported> {
+    let how = How {
+        inner: Steps::Euler,
+        analysed: false,
+        timed,
+    };
+    late_as(flow, how, per_use)
+}
+
+/// How a late step is run.
+struct How {
+    inner: Steps,
+    analysed: bool,
+    timed: bool,
+}
+
+fn late_as(flow: &Flow, how: How, per_use: &PerUse) -> Result<Late, Unsupported> {
     let mut k = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
     };
-    let how = (inner, per_use);
-    let mut here = at(flow, Phase::Step(k), (k + 2, &[]), how, MAX_TOTAL)?;
+    let at = |k, steps| {
+        let at = At {
+            phase: Phase::Step(k),
+            steps,
+            sizes: &[],
+            inner: how.inner,
+            solved: false,
+            analysed: how.analysed,
+            timed: how.timed,
+            per_use,
+            budget: MAX_TOTAL,
+        };
+        ran(flow, at)
+    };
+    let mut here = at(k, k + 2)?;
     while here.short {
         k *= 2;
         if k > LATEST {
@@ -132,11 +159,11 @@ pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Unsuppo
                 why: format!("it reads values of more than {LATEST} steps ago"),
             });
         }
-        here = at(flow, Phase::Step(k), (k + 2, &[]), how, MAX_TOTAL)?;
+        here = at(k, k + 2)?;
     }
     let mut next = None;
     if here.varies && !flow.scheme.history.past.is_empty() {
-        let after = at(flow, Phase::Step(k + 1), (k + 2, &[]), how, MAX_TOTAL)?.program;
+        let after = at(k + 1, k + 2)?.program;
         let same = after.instrs == here.program.instrs && after.result == here.program.result;
         next = (!same).then_some(after);
     }
