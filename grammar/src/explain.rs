@@ -79,8 +79,11 @@ impl<'a> Failure<'a> {
     pub fn explain(&self) -> Diagnostic {
         self.exhausted()
             .or_else(|| self.stray_doc())
+            .or_else(|| self.block_comment())
             .or_else(|| self.unknown_item())
             .or_else(|| self.unit_of_time())
+            .or_else(|| self.policy())
+            .or_else(|| self.whole_list())
             .or_else(|| self.tableau_row())
             .or_else(|| self.missing_value())
             .or_else(|| self.foreign_statement())

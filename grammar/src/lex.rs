@@ -6,6 +6,7 @@
 use crate::codes;
 use crate::diag::Diagnostic;
 use crate::span::Span;
+use odec_source::escape::commands;
 
 /// Errors reported for one text.
 pub const MAX_ERRORS: usize = 50;
@@ -286,7 +287,7 @@ impl Lexer<'_> {
             }
         };
         self.at = start + length.max(1);
-        let shown = if first.is_control() {
+        let shown = if commands(first) || first.is_whitespace() {
             format!("U+{:04X}", first as u32)
         } else {
             first.to_string()
@@ -308,6 +309,13 @@ impl Lexer<'_> {
             }
             '…' => Some("write a range as `0..n`".to_string()),
             '#' => Some("comments begin with `//`".to_string()),
+            c if c.is_whitespace() => Some("write a blank in its place".to_string()),
+            c if commands(c) => Some("remove it: it is not visible".to_string()),
+            // Wide forms of the signs of ASCII, in its order.
+            '\u{ff01}'..='\u{ff5e}' if !first.is_alphanumeric() => {
+                let narrow = char::from_u32(first as u32 - 0xfee0);
+                narrow.map(|c| format!("write `{c}`"))
+            }
             '!' | '<' | '>' | '&' => {
                 Some("the language has no comparisons and no logic".to_string())
             }

@@ -8,6 +8,7 @@ use crate::diag::Diagnostic;
 use crate::lex::{Kind, Token};
 use crate::nearest::nearest;
 use crate::rules::Rule;
+use crate::span::Span;
 use crate::words::{self, Context, ITEMS};
 
 impl Failure<'_> {
@@ -175,7 +176,8 @@ impl Failure<'_> {
         {
             return Some(error(first, close));
         }
-        if self.at != start || !self.expects(Rule::close) || keywords.is_empty() {
+        let known = !keywords.is_empty() || words::home(word).is_some();
+        if self.at != start || !self.expects(Rule::close) || !known {
             return None;
         }
         let stray =
@@ -230,12 +232,87 @@ impl Failure<'_> {
             (".", _) if number(before) => "write digits after the point, `1.0`, or none: `1`",
             ("*", "*") => "a power is written `a^b`",
             ("|", _) => "fields are chained with `|>`",
+            ("=", _) if before.kind == Kind::Word && self.bracket() == Some(")") => {
+                return Some(self.label_with_equals(token, before));
+            }
             ("=", "=") => "the language has no comparisons; one `=` names a value",
             (">", "|") => "fields are chained with `|>`, without a blank",
             _ => return None,
         };
         let message = format!("unexpected `{}`", self.word(token));
         Some(Diagnostic::error(codes::SYNTAX, self.span(token), message).help(help))
+    }
+
+    /// `attention(heads=4)`
+    fn label_with_equals(&self, equals: &Token, label: &Token) -> Diagnostic {
+        let label = self.short(label);
+        let message = format!("unexpected `=` after `{label}`");
+        Diagnostic::error(codes::SYNTAX, self.span(equals), message)
+            .help(format!("arguments are given with `:`, as in `{label}: 4`"))
+    }
+
+    /// `/* … */`
+    pub(super) fn block_comment(&self) -> Option<Diagnostic> {
+        let star = self.tokens[..self.tokens.len().min(self.at + 2)]
+            .iter()
+            .rposition(|t| self.word(t) == "*")
+            .filter(|&star| star >= self.at)?;
+        let (slash, star) = (self.tokens.get(star.checked_sub(1)?)?, &self.tokens[star]);
+        (self.word(slash) == "/" && slash.end == star.start).then(|| {
+            let span = Span {
+                end: star.end as u32,
+                ..self.span(slash)
+            };
+            Diagnostic::error(codes::SYNTAX, span, "unexpected `/*`")
+                .help("comments begin with `//` and end with the line")
+        })
+    }
+
+    /// `weights shard`, `weights per layer`: the first word may be a field, so what stands behind it is missed.
+    pub(super) fn policy(&self) -> Option<Diagnostic> {
+        let before = self.before()?;
+        let per = self.word(before) == "per" && self.expects(Rule::k_use);
+        let alone = before.kind == Kind::Word && self.expects(Rule::policy);
+        let start = self.statement_start(self.at - 1);
+        let weights = self.word(&self.tokens[start]) == "weights" && self.at > start + 1;
+        if !weights || !(per || alone) {
+            return None;
+        }
+        let named = self.word(before);
+        let next = self.token().filter(|t| t.kind == Kind::Word && !t.leads());
+        let (blamed, words) = match next {
+            Some(next) => (next, format!("{named} {}", self.short(next))),
+            None => (before, named.to_string()),
+        };
+        let message = format!("`{words}` is not a weights policy");
+        let error = Diagnostic::error(codes::SYNTAX, self.span(blamed), message);
+        let close = match per {
+            true => nearest(self.word(blamed), ["step", "use"]),
+            false => nearest(self.word(blamed), ["shared", "per", "every", "cycle", "of"]),
+        };
+        let error = match close {
+            Some(close) => error.label(format!("did you mean `{close}`?")),
+            None => error,
+        };
+        Some(error.help(
+            "the policies are `per step`, `per use`, `shared`, `every n`, `cycle n` and `of time { … }`; that of one field stands behind its name, `ffn shared`",
+        ))
+    }
+
+    /// `sum f in F { … }`
+    pub(super) fn whole_list(&self) -> Option<Diagnostic> {
+        let [keyword, _, within, list] = self.tokens.get(self.at.checked_sub(4)?..self.at)? else {
+            return None;
+        };
+        let over = matches!(self.word(keyword), "sum" | "repeat") && self.word(within) == "in";
+        let opened = self.token().is_some_and(|t| self.word(t) == "{");
+        (over && opened && list.kind == Kind::Word).then(|| {
+            let list_name = self.short(list);
+            let message = format!("`{list_name}` alone is not a range");
+            Diagnostic::error(codes::SYNTAX, self.span(list), message)
+                .label("expected a range, or a part of a list")
+                .help(format!("all fields of a list are `{list_name}[..]`"))
+        })
     }
 
     /// `budget 2 days`: a word that is no unit of time begins another entry, which then stops short.
