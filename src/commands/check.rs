@@ -142,7 +142,8 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         );
     }
     let Some(built) = &checked.built else {
-        outln!("  {} stage programs, no model", checked.programs.len());
+        let programs = terminal::count(checked.programs.len(), "stage program");
+        outln!("  {programs}, no model");
         return;
     };
     let mut page = Page::new(terminal::screen());

@@ -4,6 +4,7 @@ use crate::cli;
 use crate::commands::runs::folders;
 use crate::commands::trained;
 use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal;
 use odec_report::facts::Models;
 use odec_report::runs::Run;
 use odec_report::samples::Samples;
@@ -38,8 +39,8 @@ pub fn run(args: &cli::Report) -> Done {
     let page = page::page(&found, &models, samples.as_ref());
     output::write_text(&args.output, &page).map_err(Failure::input)?;
     outln!(
-        "{} runs in {} ({} KiB)",
-        found.runs.len(),
+        "{} in {} ({} KiB)",
+        terminal::count(found.runs.len(), "run"),
         args.output.shown(),
         page.len().div_ceil(1024)
     );

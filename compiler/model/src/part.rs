@@ -401,7 +401,14 @@ fn one_of<'e>(
             return None;
         }
     }
-    let message = format!("`{}` is expected here", names.join("` or `"));
+    let [others @ .., last] = names else {
+        return None;
+    };
+    let expected = match others {
+        [] => format!("`{last}`"),
+        _ => format!("`{}` or `{last}`", others.join("`, `")),
+    };
+    let message = format!("{expected} is expected here");
     let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, message);
     sink.push(d.help(format!("write, for example, `{example}`")));
     None

@@ -310,13 +310,15 @@ pub fn real(e: &Expr, bounds: Bounds) -> Result<f64, Diagnostic> {
 
 /// A number that must lie within bounds.
 pub fn bounded(value: Exact, bounds: Bounds, span: Span) -> Result<Exact, Diagnostic> {
-    match bounds.holds(value.to_f64()) {
-        true => Ok(value),
-        false => {
-            let label = format!("{} is expected", bounds.text());
-            Err(out_of_range(&value, span).label(label))
-        }
+    let rounded = value.to_f64();
+    if bounds.holds(rounded) {
+        return Ok(value);
     }
+    let expected = match rounded.is_finite() {
+        true => bounds.text(),
+        false => format!("a number up to {:.1e}", f64::MAX),
+    };
+    Err(out_of_range(&value, span).label(format!("{expected} is expected")))
 }
 
 /// The good result, or `None` and a message.

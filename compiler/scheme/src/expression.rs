@@ -239,17 +239,13 @@ impl Resolver<'_, '_> {
             }
             _ => {
                 let has: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
+                let (callee, has) = (&name.name, has.join(", "));
                 let message = match named.is_empty() && given.len() < 2 {
-                    true => format!(
-                        "`{}` takes {takes}, and here there are {}",
-                        name.name,
-                        has.join(", ")
-                    ),
-                    false => format!(
-                        "`{}` is applied to other than {takes} of {}",
-                        name.name,
-                        has.join(", ")
-                    ),
+                    true => format!("`{callee}` takes {takes}, and here there are {has}"),
+                    false if named.len() == given.len() => {
+                        format!("`{callee}` takes {takes}, not {}", named.len())
+                    }
+                    false => format!("`{callee}` takes {takes}, each one of {has}"),
                 };
                 let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
                     .also(scheme.name.span, "defined here");

@@ -269,7 +269,7 @@ fn what_may_stand_at_a_place_is_said() {
     }
     let messages = said("data f(1)");
     let wanted =
-        "`text` or `sentences` or `tokens` or `images` or `vectors` or `pairs` or `labelled` is expected here"
+        "`text`, `sentences`, `tokens`, `images`, `vectors`, `pairs` or `labelled` is expected here"
             .to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
 }

@@ -13,7 +13,7 @@ use odec_graph::{Builder, Value, nn};
 
 const OF: Argument = Argument::operand(
     "of",
-    "layers that see one token at a time, applied to the columns of a head",
+    "linear maps, norms and functions, applied to the columns of a head",
 );
 const HEADS: Argument = Argument::size(ALL.name, "heads, which divide the columns among them");
 
@@ -62,8 +62,8 @@ impl Layer for PerHead {
         if !network.is_row_by_row() || network.reads() != Reads::default() {
             let message = "inside `per_head`, this is not computed of a head alone";
             let d = Diagnostic::error(codes::INCOMPATIBLE, of.span, message);
-            return r.fail(d.label("it reads more than the columns of one token").help(
-                "linear maps, norms, functions and arithmetic of them stand here; parameters may have names",
+            return r.fail(d.label("a layer of it may not stand here").help(
+                "linear maps, norms, functions and arithmetic of them may; parameters may have names",
             ));
         }
         let all = out.saturating_mul(heads);
