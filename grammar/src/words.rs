@@ -129,6 +129,29 @@ impl Context {
     }
 }
 
+/// The words of claims, which begin parts of a scheme where no field has their name.
+pub const CLAIMS: [&str; 19] = [
+    "stages",
+    "evaluations",
+    "stage_order",
+    "stiff_order",
+    "effective_order",
+    "energy_order",
+    "ssp",
+    "explicit",
+    "dirk",
+    "sdirk",
+    "firk",
+    "fsal",
+    "stiffly_accurate",
+    "A_stable",
+    "L_stable",
+    "symplectic",
+    "symmetric",
+    "zero_stable",
+    "energy_preserving",
+];
+
 /// What is written instead of a statement of another block, or of another language.
 pub fn instead(word: &str, context: Context) -> Option<&'static str> {
     let choice = matches!(word, "if" | "else" | "match");

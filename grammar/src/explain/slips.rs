@@ -165,14 +165,25 @@ impl Failure<'_> {
         {
             return Some(error(token, close));
         }
-        let context = self.context(self.at.min(self.tokens.len().saturating_sub(1)));
-        let start = self.statement_start(self.at.min(self.tokens.len().saturating_sub(1)));
+        let last = self.at.min(self.tokens.len().saturating_sub(1));
+        let context = self.context(last);
+        // A lone word of which more is wanted is a statement of its own.
+        let alone = last.checked_sub(1).filter(|&at| {
+            let word = self.word(&self.tokens[at]);
+            let lone = self.stops_short() && self.statement_start(at) == at;
+            lone && !context.keywords().contains(&word)
+        });
+        let start = alone.unwrap_or_else(|| self.statement_start(last));
         let first = self.tokens.get(start).filter(|t| t.kind == Kind::Word)?;
         let (word, keywords) = (self.word(first), context.keywords());
-        // `retrun y` reads as the beginning of an assignment.
+        let claims: &[&str] = match context {
+            Context::Scheme => &words::CLAIMS,
+            _ => &[],
+        };
+        // `retrun y` reads as the beginning of an assignment, `symetric` as that of a flow.
         if self.at <= start + 1
             && !words::is_keyword(word)
-            && let Some(close) = nearest(word, keywords.iter().copied())
+            && let Some(close) = nearest(word, keywords.iter().chain(claims).copied())
         {
             return Some(error(first, close));
         }
