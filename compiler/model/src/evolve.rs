@@ -199,6 +199,17 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     Some(spec)
 }
 
+/// What is wrong about a number of one step.
+fn in_step(d: Diagnostic, k: u64) -> Diagnostic {
+    match (d.code == codes::ARITHMETIC, k) {
+        (false, _) => d,
+        (true, 0) => d
+            .label("in step 0")
+            .help("steps are counted from 0: write, for example, `1/(k + 1)`"),
+        (true, k) => d.label(format!("in step {k}")),
+    }
+}
+
 impl EvolveSpec {
     /// What decides how many steps are made belongs to none of them: it is kept where steps are computed again.
     pub fn outside(&self) -> Site {
@@ -469,7 +480,7 @@ fn step_sizes(
     let each = (0..steps).map(|k| {
         let h = match &same {
             Some(h) => h.clone(),
-            None => at(Some(k))?,
+            None => at(Some(k)).map_err(|d| in_step(d, k))?,
         };
         if !h.to_f64().is_finite() || (h.is_zero() && learn.is_none()) {
             return Err(Diagnostic::error(
