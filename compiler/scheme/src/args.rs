@@ -311,14 +311,16 @@ pub fn real(e: &Expr, bounds: Bounds) -> Result<f64, Diagnostic> {
 /// A number that must lie within bounds.
 pub fn bounded(value: Exact, bounds: Bounds, span: Span) -> Result<Exact, Diagnostic> {
     let rounded = value.to_f64();
-    if bounds.holds(rounded) {
+    let vanishes = rounded == 0.0 && !value.is_zero();
+    if bounds.holds(rounded) && !vanishes {
         return Ok(value);
     }
-    let expected = match rounded.is_finite() {
-        true => bounds.text(),
-        false => format!("a number up to {:.1e}", f64::MAX),
-    };
-    Err(out_of_range(&value, span).label(format!("{expected} is expected")))
+    let d = out_of_range(&value, span);
+    Err(d.label(match (vanishes, rounded.is_finite()) {
+        (true, _) => "rounded to f64 it is 0".to_string(),
+        (false, true) => format!("{} is expected", bounds.text()),
+        (false, false) => format!("a number up to {:.1e} is expected", f64::MAX),
+    }))
 }
 
 /// The good result, or `None` and a message.
