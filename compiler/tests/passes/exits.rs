@@ -1,6 +1,6 @@
 //! Outputs that predict the same tokens from the state of an earlier evolve: against the model that ends there, differences and compiled programs.
 
-use crate::losses::{given, near, results, run, scalar};
+use crate::losses::{are_differences, given, near, results, run, scalar};
 use crate::source;
 use crate::systems::options;
 use odec_compiler::model::Built;
@@ -69,30 +69,15 @@ fn an_exit_is_the_model_that_ends_there() {
 
 #[test]
 fn gradients_are_differences() {
-    let all = exits(
-        "cross_entropy + 3*smooth(10%, of: early) + 1/8*z_loss(of: early)",
-        "store",
-    );
-    let f = given(&all);
-    let got = results(&all.0, &f);
-    for path in [
+    let loss = "cross_entropy + 3*smooth(10%, of: early) + 1/8*z_loss(of: early)";
+    let all = exits(loss, "store");
+    let paths = [
         "embed.token.weight",
         "first.step.1.att.q.weight",
         "second.step.0.ffn.up.weight",
         "early.output.norm.gain",
-    ] {
-        let g = &got[&format!("grad.{path}")].data;
-        let size = g.iter().map(|x| x * x).sum::<f64>().sqrt();
-        let along = |t: f64| {
-            let mut f = f.clone();
-            let p = f.get_mut(path).unwrap();
-            let moved = p.data.iter_mut().zip(g);
-            moved.for_each(|(p, g)| *p += t * g / size);
-            scalar(&results(&all.0, &f), "loss")
-        };
-        let slope = (along(1e-5) - along(-1e-5)) / 2e-5;
-        near(path, slope, size, 1e-7);
-    }
+    ];
+    are_differences(&all.0, &given(&all), &paths);
 }
 
 /// Programs compute the terms, with the same bits however states are kept; text is generated without exits.

@@ -303,34 +303,35 @@ fn frobenius(built: &Built, f: &BTreeMap<String, Tensor>, at: Bindings) -> f64 {
     sum
 }
 
-/// The gradient of a sum of terms through which everything is differentiated.
-#[test]
-fn gradients_are_differences() {
-    let model = built("heun(layer)", "2 steps { h = 1/2 }", ALL, "store");
-    let f = given(&model);
-    let got = results(&model.0, &f);
-    for path in [
-        "embed.token.weight",
-        "step.0.att.q.weight",
-        "step.1.ffn.up.weight",
-    ] {
-        let name = got.keys().find(|k| k.as_str() == format!("grad.{path}"));
-        let name = name.unwrap_or_else(|| panic!("{:?}", got.keys()));
-        let g = &got[name].data;
-        // Along the gradient itself.
+/// Holds gradients of the loss by these parameters against differences of it, along the gradients themselves.
+#[track_caller]
+pub fn are_differences(built: &Built, f: &BTreeMap<String, Tensor>, paths: &[&str]) {
+    let got = results(built, f);
+    for path in paths {
+        let g = &got[&format!("grad.{path}")].data;
         let size = squared(g).sqrt();
         let along = |t: f64| {
             let mut f = f.clone();
-            let p = f.get_mut(path).unwrap();
-            p.data
-                .iter_mut()
-                .zip(g)
-                .for_each(|(p, g)| *p += t * g / size);
-            scalar(&results(&model.0, &f), "loss")
+            let p = f.get_mut(*path).unwrap();
+            let moved = p.data.iter_mut().zip(g);
+            moved.for_each(|(p, g)| *p += t * g / size);
+            scalar(&results(built, &f), "loss")
         };
         let slope = (along(1e-5) - along(-1e-5)) / 2e-5;
         near(path, slope, size, 1e-7);
     }
+}
+
+/// The gradient of a sum of terms through which everything is differentiated.
+#[test]
+fn gradients_are_differences() {
+    let model = built("heun(layer)", "2 steps { h = 1/2 }", ALL, "store");
+    let paths = [
+        "embed.token.weight",
+        "step.0.att.q.weight",
+        "step.1.ffn.up.weight",
+    ];
+    are_differences(&model.0, &given(&model), &paths);
 }
 
 /// Bits of the total and of the gradients; the terms.
