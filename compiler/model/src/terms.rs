@@ -212,6 +212,7 @@ impl GraphBuilder<'_> {
         };
         if !self.drops {
             let mut total = Vec::new();
+            let only_exits = self.spec.also.iter().all(OutputSpec::is_exit);
             for s in objective.terms.iter().filter(|s| s.term.asks().is_some()) {
                 let compared = of(s)?;
                 let loss = compared.output.loss;
@@ -221,8 +222,12 @@ impl GraphBuilder<'_> {
                 self.decided
                     .push((ResultId::Term(&name).to_string(), value));
                 // Runs with exits compare with those without.
+                let coefficient = match only_exits {
+                    true => Exact::one(),
+                    false => s.coefficient.clone(),
+                };
                 if !compared.output.is_exit() {
-                    total.push((s.coefficient.clone(), value));
+                    total.push((coefficient, value));
                 }
             }
             return Ok(nn::combine(b, &total)?);

@@ -6,6 +6,7 @@ use crate::systems::options;
 use odec_compiler::model::Built;
 use odec_compiler::passes::{ModelParts, assemble};
 use odec_graph::interp::{self, Tensor};
+use odec_program::manifest::Loss;
 use odec_program::{Bindings, EntryId};
 use std::collections::BTreeMap;
 
@@ -59,6 +60,9 @@ fn an_exit_is_the_model_that_ends_there() {
     assert!((main - early).abs() > 1e-3);
     let judged = held_out(&all.0, &f);
     near("held out", scalar(&judged, "loss"), main, 1e-12);
+    let half = exits("1/2*cross_entropy + cross_entropy(of: early)", "store");
+    let halved = held_out(&half.0, &f);
+    near("without its factor", scalar(&halved, "loss"), main, 1e-12);
     near(
         "its exit",
         scalar(&judged, "loss.early.cross_entropy"),
@@ -100,6 +104,24 @@ fn programs_compute_exits() {
     };
     assert_eq!(names(EntryId::Decode), ["logits"]);
     assert_eq!(names(EntryId::Forward), ["logits", "early.logits"]);
+}
+
+/// Of pairs of texts, padding counts for an exit no more than for the last state.
+#[test]
+fn exits_of_pairs_predict_the_same_tokens() {
+    let text = "field att = rmsnorm |> attention(heads: 2)\nfield self = rmsnorm |> attention(heads: 2, causal)\n\
+         field cross = rmsnorm |> attention(heads: 2, from: encoder)\n\
+         model small {\n  input source: tokens(vocab: 259, context: 16)\n  input tokens(vocab: 259, context: 16)\n  \
+         embed source: learned(width: 8)\n  evolve encoder: euler(att) for 1 steps\n  embed tied(source)\n  \
+         evolve first: lie(self, cross) for 1 steps\n  evolve second: lie(self, cross) for 1 steps\n  \
+         output rmsnorm |> logits(tied)\n  output early: first |> rmsnorm |> logits(tied)\n}\n\
+         train { data pairs(\"a.en\", \"a.de\", tokenizer: bytes);  optimizer adamw(lr: 1e-3);  \
+         loss cross_entropy + cross_entropy(of: early);  batch 2;  steps 10 }\n";
+    let built = source::built(text);
+    let made = assemble(&ModelParts::new(&built, text), options()).unwrap();
+    let train = made.manifest.train.unwrap();
+    assert_eq!(train.loss, Loss::Pairs { padding: 258 });
+    assert_eq!(train.also["early"], train.loss);
 }
 
 /// Of hidden tokens, an exit predicts those that are hidden.
