@@ -1,27 +1,34 @@
 //! A small thread pool that splits `0..tiles` over threads.
 //!
-//! Takes a number of tiles and a closure; every tile is run exactly once, in chunks handed out in
-//! order to whoever is free. Workers spin for a moment after a job, because the next launch usually
-//! follows within microseconds, then sleep. A job waits only for workers that took part in it: one
+//! Takes a number of tiles and a closure; every tile is run exactly once, in chunks. Each thread has a share of neighbouring
+//! tiles, the same part in every job, and takes chunks from its front: what it wrote in one launch is mostly what it reads in the next, so
+//! rows stay in the caches of its core. One that is done takes chunks from the back of others' shares. A chunk is a part of what is left, so the
+//! last ones are small. Workers spin for a moment after a job,
+//! because the next launch usually follows within microseconds, then sleep. A job waits only for workers that took part in it: one
 //! that the system has put aside does not hold it up.
 //!
 //! # How it is synchronised
 //! `state` holds the job's number (upper bits), whether it is open (bit 16), and how many workers are inside
 //! (lower 16 bits). A worker enters by compare-and-swap while the job is open; the caller closes it when
-//! all chunks are taken, and returns when nobody is inside. The job itself is written before
-//! it is opened and read only between entering and leaving.
+//! all tiles are taken, and returns when nobody is inside. The job itself and the shares are written before
+//! it is opened and used only between entering and leaving.
 
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// How often an idle worker looks for work before it sleeps: some tens of microseconds.
 const SPINS: u32 = 4_000;
-/// Chunks per thread: small enough to even out, large enough that a kernel can reuse its cache.
-const CHUNKS: u64 = 8;
+/// A chunk is this part of what is left of a share: large enough at first that a kernel can reuse its cache.
+const PART: u64 = 4;
+/// Units per thread, of which chunks are made: small enough to even out, large enough that taking one costs little beside its work.
+const UNITS: u64 = 64;
+/// More units than there ever are.
+const MANY: u64 = 1 << 32;
 
 const OPEN: u64 = 1 << 16;
 const NUMBER: u64 = 1 << 17;
@@ -33,19 +40,67 @@ type Task<'a> = dyn Fn(usize, u64, u64) + Sync + 'a;
 struct Job {
     task: *const Task<'static>,
     tiles: u64,
-    chunk: u64,
+    /// Tiles of a unit.
+    unit: u64,
 }
 
 struct Shared {
     state: AtomicU64,
     job: UnsafeCell<Job>,
-    /// The first tile that no thread has taken.
-    next: AtomicU64,
+    /// What is left of each thread's share.
+    shares: Box<[Share]>,
     panicked: AtomicBool,
     stop: AtomicBool,
     sleeping: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
+}
+
+/// The units of a thread's share that nobody has taken: the first one in the lower half, the one behind the last in the upper half. On a line of a cache
+/// of its own, with the neighbour that processors fetch along.
+#[derive(Default)]
+#[repr(align(128))]
+struct Share(AtomicU64);
+
+impl Share {
+    fn fill(&self, units: Range<u64>) {
+        let packed = units.start | units.end * MANY;
+        self.0.store(packed, Ordering::Relaxed);
+    }
+
+    /// Takes a chunk from the front.
+    fn front(&self) -> Option<Range<u64>> {
+        self.take(|left, n| (left.start..left.start + n, left.start + n..left.end))
+    }
+
+    /// Takes a chunk from the back.
+    fn back(&self) -> Option<Range<u64>> {
+        self.take(|left, n| (left.end - n..left.end, left.start..left.end - n))
+    }
+
+    /// Takes from what is left, as `cut` says of that and of a number of units: what is taken, and the rest.
+    fn take(
+        &self,
+        cut: impl Fn(Range<u64>, u64) -> (Range<u64>, Range<u64>),
+    ) -> Option<Range<u64>> {
+        let mut packed = self.0.load(Ordering::Relaxed);
+        loop {
+            let left = packed % MANY..packed / MANY;
+            if left.is_empty() {
+                return None;
+            }
+            let n = (left.end - left.start).div_ceil(PART);
+            let (taken, rest) = cut(left, n);
+            let rest = rest.start | rest.end * MANY;
+            match self
+                .0
+                .compare_exchange_weak(packed, rest, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(taken),
+                Err(now) => packed = now,
+            }
+        }
+    }
 }
 
 // SAFETY: `job` is written only while no job is open and nobody is inside, and read only from inside
@@ -73,9 +128,9 @@ impl Pool {
             job: UnsafeCell::new(Job {
                 task: idle,
                 tiles: 0,
-                chunk: 1,
+                unit: 1,
             }),
-            next: AtomicU64::new(0),
+            shares: (0..threads.max(1)).map(|_| Share::default()).collect(),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             sleeping: AtomicUsize::new(0),
@@ -114,13 +169,17 @@ impl Pool {
             return task(0, 0, tiles);
         }
         let s = &*self.shared;
-        let chunk = (tiles / (self.threads() as u64 * CHUNKS)).max(1);
+        let unit = (tiles / (self.threads() as u64 * UNITS)).max(1);
         // SAFETY: only the lifetime is erased. `Close` below, also when the task panics here, waits until
         // nobody is inside, so no worker holds the pointer when this function returns.
         let task: &'static Task<'static> = unsafe { std::mem::transmute(task) };
         // SAFETY: the job is closed and nobody is inside: this is the only access.
-        unsafe { *s.job.get() = Job { task, tiles, chunk } };
-        s.next.store(0, Ordering::Relaxed);
+        unsafe { *s.job.get() = Job { task, tiles, unit } };
+        let units = tiles.div_ceil(unit);
+        let first = |n: usize| units * n as u64 / s.shares.len() as u64;
+        for (n, share) in s.shares.iter().enumerate() {
+            share.fill(first(n)..first(n + 1));
+        }
         self.number += 1;
         s.state
             .store((self.number * NUMBER) | OPEN, Ordering::SeqCst);
@@ -130,7 +189,7 @@ impl Pool {
         }
         {
             let _close = Close(s);
-            s.take_chunks(task, tiles, chunk, 0);
+            s.take_chunks(task, tiles, unit, 0);
         }
         assert!(
             !s.panicked.load(Ordering::Relaxed),
@@ -140,13 +199,12 @@ impl Pool {
 }
 
 impl Shared {
-    fn take_chunks(&self, task: &Task<'_>, tiles: u64, chunk: u64, thread: usize) {
-        loop {
-            let begin = self.next.fetch_add(chunk, Ordering::Relaxed);
-            if begin >= tiles {
-                return;
-            }
-            task(thread, begin, (begin + chunk).min(tiles));
+    fn take_chunks(&self, task: &Task<'_>, tiles: u64, unit: u64, thread: usize) {
+        let own = std::iter::from_fn(|| self.shares[thread].front());
+        let others = (1..self.shares.len()).map(|n| (thread + n) % self.shares.len());
+        let others = others.flat_map(|n| std::iter::from_fn(move || self.shares[n].back()));
+        for chunk in own.chain(others) {
+            task(thread, chunk.start * unit, (chunk.end * unit).min(tiles));
         }
     }
 
@@ -189,11 +247,11 @@ fn worker(s: &Shared, thread: usize) {
             }
             seen = state / NUMBER;
             // SAFETY: we are inside: the job is not written before we leave, and its task lives.
-            let (task, tiles, chunk) = unsafe {
+            let (task, tiles, unit) = unsafe {
                 let job = &*s.job.get();
-                (&*job.task, job.tiles, job.chunk)
+                (&*job.task, job.tiles, job.unit)
             };
-            let run = std::panic::AssertUnwindSafe(|| s.take_chunks(task, tiles, chunk, thread));
+            let run = std::panic::AssertUnwindSafe(|| s.take_chunks(task, tiles, unit, thread));
             if std::panic::catch_unwind(run).is_err() {
                 s.panicked.store(true, Ordering::Relaxed);
             }
