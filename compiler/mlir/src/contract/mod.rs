@@ -109,6 +109,23 @@ pub(crate) fn blocks(
     }
 }
 
+/// Whether the rows of a panel of A, `k` elements apart, crowd no set of the nearest cache in a block: a power of two apart they would. Half of the ways of
+/// the smallest cache that is met (32 KiB, 8 ways) are left to B.
+fn lie_well(spec: &Contract, k: i64) -> bool {
+    const LINE: i64 = 64;
+    const SETS: usize = 64;
+    const WAYS: u32 = 4;
+    let (bytes, mut lines) = (spec.a.bytes() as i64, [0; SETS]);
+    for row in 0..i64::from(spec.blocking.mr) {
+        let first = row * k * bytes;
+        let last = first + k.min(spec.blocking.kc.into()) * bytes - 1;
+        for line in first / LINE..=last / LINE {
+            lines[line as usize % SETS] += 1;
+        }
+    }
+    lines.iter().all(|n| *n <= WAYS)
+}
+
 /// What is known once, at the start of the kernel.
 struct Kernel<'a> {
     spec: &'a Contract,
@@ -355,6 +372,7 @@ impl<'a> Kernel<'a> {
                 match transposed {
                     true => pairs::copy(e, p),
                     false => self.left(e, rows, |e, all| match all {
+                        Some(_) if self.in_place() => {}
                         Some(valid) => pairs::transpose(e, Pairs { valid, ..p }),
                         None => pairs::rows(e, p, length),
                     }),
@@ -364,6 +382,7 @@ impl<'a> Kernel<'a> {
             (Order::Chain, false) => {
                 let p = panel(from, stride, e.scratch());
                 self.left(e, rows, |e, all| match all {
+                    Some(_) if self.in_place() => {}
                     Some(valid) => panel::transpose(e, Panel { valid, ..p }),
                     None => panel::rows(e, p, length),
                 });
@@ -450,25 +469,47 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// Where the micro-kernel finds rows of A that are packed, as [`Kernel::left`] leaves them.
-    fn packed(&self, e: &mut Emitter, rows: Val) -> Left {
+    /// Whether whole panels of A are read where they are: rows of what is multiplied, if their lines lie well in the nearest cache.
+    fn in_place(&self) -> bool {
+        let (spec, k) = (self.spec, self.k.known());
+        let ready = match spec.order {
+            Order::Chain => spec.a == spec.dtype && spec.b != DType::Bf16,
+            Order::Dots => spec.a == DType::Bf16 && k.is_some_and(|k| k % 2 == 0),
+            Order::Pairs => false,
+        };
+        ready && !spec.a_transposed && k.is_some_and(|k| lie_well(spec, k))
+    }
+
+    /// Where the micro-kernel finds rows of A: packed, as [`Kernel::left`] leaves them, or in place.
+    fn packed(&self, e: &mut Emitter, rows: Val, job: Job) -> Left {
         let (one, mr) = (e.int(1), e.int(self.mr()));
         let length = i64::from(self.spec.blocking.kc) / self.spec.order.chunk() as i64;
-        let (panel, line) = ((one, mr), (e.int(length), one));
-        let (row, inner) = match rows.known() {
+        let scratch = e.scratch();
+        let line = [scratch, e.int(length), one];
+        let panel = match self.in_place() {
+            false => [scratch, one, mr],
+            true => {
+                let first = e.mul(job.row, self.k);
+                let first = e.add(first, job.pc);
+                let pointer = e.at(self.a, first, Elem::of(self.spec.a));
+                [
+                    pointer,
+                    e.div_int(self.k, self.spec.order.chunk() as i64),
+                    one,
+                ]
+            }
+        };
+        let [pointer, row, inner] = match rows.known() {
             _ if self.spec.a_transposed => panel,
             Some(n) if n == self.mr() => panel,
             Some(_) => line,
             None => {
                 let whole = e.cmp(Cmp::Eq, rows, mr);
-                (
-                    e.select(whole, panel.0, line.0),
-                    e.select(whole, panel.1, line.1),
-                )
+                std::array::from_fn(|i| e.select(whole, panel[i], line[i]))
             }
         };
         Left {
-            pointer: e.scratch(),
+            pointer,
             row,
             inner,
         }
@@ -477,7 +518,7 @@ impl<'a> Kernel<'a> {
     /// A register tile of so many rows. `rows` of them exist.
     fn multiply(&self, e: &mut Emitter, tile: Tile, rows: Val, job: Job) -> Vec<Val> {
         let nr = e.int(self.nr());
-        let left = self.packed(e, rows);
+        let left = self.packed(e, rows, job);
         let zeros = micro::zeros(e, tile);
         let (pointer, elem) = match job.b {
             Block::Panel(pointer, elem) => (pointer, elem),
