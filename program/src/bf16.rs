@@ -3,8 +3,8 @@
 //! Takes f32 and f64; gives the bits of the nearest bf16, and back (which is exact). Everything that rounds to bf16 means
 //! these functions: the interpreter ([`of_f64`]), the reference device and compiled code ([`of_f32`]). Subnormals are
 //! rounded like all numbers, what is too large becomes ±∞, NaN stays NaN: sign and upper fraction are kept, and it is
-//! made quiet. (The instructions `vcvtneps2bf16` and `tdpbf16ps` take subnormals as zero; the former is never emitted, the latter
-//! is what sums of [`crate::tile`] mean.)
+//! made quiet. (The instructions `vcvtneps2bf16` and `tdpbf16ps` take subnormals as zero: numbers among which one is subnormal are not given to
+//! the former, the latter is what sums of [`crate::tile`] mean.)
 //!
 //! The unit roundoff is u = 2⁻⁸: a bf16 has 8 significant bits, so |round(x) − x| ≤ u·|x| for 2⁻¹²⁶ ≤ |x| ≤ [`MAX`],
 //! and |round(x) − x| ≤ 2⁻¹³⁴, half of the smallest subnormal, below that.

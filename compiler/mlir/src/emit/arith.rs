@@ -231,6 +231,23 @@ impl Emitter {
     }
     /// The bf16 nearest to an f32 ([`odec_program::bf16::of_f32`]): its bits if `halved`, else the number they stand for.
     pub fn nearest_bf16(&mut self, a: Val, halved: bool) -> Val {
+        if self.target == Target::Avx512Bf16 && a.ty.lanes == 16 {
+            let upper = self.converted_bf16(a);
+            return match halved {
+                true => upper,
+                false => self.widen(upper),
+            };
+        }
+        let bits = self.rounded_bits(a);
+        if halved {
+            return self.upper_bits(bits);
+        }
+        let upper = self.integer(-65536, bits.ty);
+        let bits = self.and(bits, upper);
+        self.bitcast(bits, Elem::F32)
+    }
+    /// Bits whose upper half is the nearest bf16.
+    fn rounded_bits(&mut self, a: Val) -> Val {
         let bits = self.bitcast(a, Elem::I32);
         let ty = bits.ty;
         let [shift, one, half, quiet] = [16, 1, 0x7FFF, 0x40_0000].map(|n| self.integer(n, ty));
@@ -240,13 +257,46 @@ impl Emitter {
         let up = self.add(up, even);
         let nan = self.or(bits, quiet);
         let is_nan = self.cmp(Cmp::Ne, a, a);
-        let bits = self.select(is_nan, nan, up);
-        if halved {
-            return self.upper_bits(bits);
-        }
-        let upper = self.integer(-65536, ty);
-        let bits = self.and(bits, upper);
-        self.bitcast(bits, Elem::F32)
+        self.select(is_nan, nan, up)
+    }
+    /// The bits of the nearest bf16 by `vcvtneps2bf16`, on a register of f32. The instruction makes zeros of subnormals, which are rare: where there is
+    /// one, all are rounded as elsewhere.
+    fn converted_bf16(&mut self, a: Val) -> Val {
+        let (f32s, lanes) = (a.ty, a.ty.lanes);
+        let upper = f32s.with(Elem::Bf16);
+        let (halves, flags) = (
+            format!("vector<{lanes}xbf16>"),
+            format!("vector<{lanes}xi1>"),
+        );
+        let near = self.op(
+            "llvm.call_intrinsic",
+            format_args!("\"llvm.x86.avx512bf16.cvtneps2bf16.512\"({a}) : ({f32s}) -> {halves}"),
+            upper,
+        );
+        let near = self.op(
+            "llvm.bitcast",
+            format_args!("{near} : {halves} to {upper}"),
+            upper,
+        );
+        let subnormal = self.integer(0x20, Type::scalar(Elem::I32));
+        let found = self.op(
+            "llvm.call_intrinsic",
+            format_args!(
+                "\"llvm.x86.avx512.fpclass.ps.512\"({a}, {subnormal}) : ({f32s}, i32) -> {flags}"
+            ),
+            Type::scalar(Elem::I16),
+        );
+        let found = self.op(
+            "llvm.bitcast",
+            format_args!("{found} : {flags} to i16"),
+            Type::scalar(Elem::I16),
+        );
+        let none = self.integer(0, Type::scalar(Elem::I16));
+        let any = self.cmp(Cmp::Ne, found, none);
+        self.when_with(any, &[near], |e| {
+            let bits = e.rounded_bits(a);
+            vec![e.upper_bits(bits)]
+        })[0]
     }
 
     // --- conversions ------------------------------------------------------------------------------

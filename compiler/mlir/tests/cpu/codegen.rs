@@ -78,8 +78,8 @@ fn answers_that_make_no_sense_are_errors() {
     ));
 }
 
-/// Kernels that multiply nothing in pairs are the same text for all targets of AVX-512, and the same machine code: tests compile and run them for one. Kernels
-/// of every kind, samples and those of two models; machine code of one.
+/// Kernels that multiply nothing in pairs are the same text for all targets of AVX-512, and the same machine code: tests compile and run them for one. Where
+/// AVX512-BF16 is, its instruction rounds to bf16. Kernels of every kind, samples and those of two models; machine code of one.
 #[test]
 fn code_without_pairs_is_the_same() {
     let of = [Target::Avx512, Target::Avx512Bf16, Target::Amx];
@@ -111,7 +111,9 @@ fn code_without_pairs_is_the_same() {
             // The instruction for pairs, where there is one.
             let in_pairs = first.contains("@dot_pairs");
             for target in of.into_iter().filter(|_| !in_pairs) {
-                assert_eq!(text(&kernel, target).unwrap(), first);
+                let other = text(&kernel, target).unwrap();
+                let rounds = target == Target::Avx512Bf16 && other.contains("cvtneps2bf16");
+                assert!(rounds || other == first, "{target}: {}", kernel.symbol);
             }
         }
     }

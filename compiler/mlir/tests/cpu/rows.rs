@@ -2,7 +2,7 @@
 
 use crate::harness::bodies::Pick;
 use crate::harness::bodies::{COLS, INPUTS, In, SEQ, build, inputs, period, picks, random_rows};
-use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
+use crate::harness::{Buffer, Compiled, Operands, all_targets, assert_same, targets};
 use odec_program::expr::{Access, BinaryOp, Body, Expr, ExprId, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, Gather, Keep, Rows, Store, eval_columns, eval_rows};
 use odec_program::real::Real;
@@ -130,7 +130,7 @@ fn functions_on_their_whole_range() {
         let buffers = [Buffer::Real(spread), Buffer::nan(n)];
         let mut want = Operands(buffers.to_vec());
         eval_rows(&kernel, &mut want, [rows, 1], &[], 0..rows);
-        for target in targets() {
+        for target in all_targets() {
             let compiled = Compiled::new(&[KernelSpec::Rows(kernel.clone())], target);
             let got = compiled.run(0, &buffers, &[], &[rows, 1], &[], &[0..rows]);
             assert_same(&got[1], &want.0[1], &format!("{target}, {op:?}"));
@@ -165,7 +165,7 @@ fn stores_round_to_bf16() {
         })
     };
     let specs = [copy(DType::F32, DType::Bf16), copy(DType::Bf16, DType::F32)];
-    for target in targets() {
+    for target in all_targets() {
         let compiled = Compiled::new(&specs, target);
         let buffers = [Buffer::Real(numbers.clone()), Buffer::Half(vec![0; n])];
         let halves = compiled.run(0, &buffers, &[], &[rows, 1], &[], &[3..rows, 0..3])[1].clone();

@@ -191,7 +191,8 @@ pub fn all_targets() -> Vec<Target> {
     all.filter(permitted).collect()
 }
 
-/// Those of them whose code differs where nothing is multiplied in pairs: all of AVX-512 have the same (`codegen::code_without_pairs_is_the_same`).
+/// Those of them whose code differs where nothing is multiplied in pairs or rounded to bf16: all of AVX-512 have the same
+/// (`codegen::code_without_pairs_is_the_same`).
 pub fn targets() -> Vec<Target> {
     let all = all_targets().into_iter();
     all.filter(|t| *t <= Target::Avx512).collect()
