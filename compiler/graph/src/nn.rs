@@ -214,12 +214,29 @@ pub fn leave_out_first(b: &mut Builder, x: Value, n: u64) -> TypeResult {
     b.push1(ShiftTokens::one(-by), &[x])
 }
 
+/// Row `i − n` of each sequence in place of row i, zeros where there is none.
+pub fn earlier(b: &mut Builder, x: Value, n: u64) -> TypeResult {
+    let by = i32::try_from(n).unwrap_or(i32::MAX);
+    b.push1(ShiftTokens::one(by), &[x])
+}
+
 /// 1 at each row, 0 at the last `n` of each sequence: `[B, S, 1]`.
 pub fn all_but_last(b: &mut Builder, n: u64) -> TypeResult {
+    let ones = ones(b)?;
+    leave_out_first(b, ones, n)
+}
+
+/// 1 at each row, 0 at the first `n` of each sequence: `[B, S, 1]`.
+pub fn all_but_first(b: &mut Builder, n: u64) -> TypeResult {
+    let ones = ones(b)?;
+    earlier(b, ones, n)
+}
+
+/// 1 at each row: `[B, S, 1]`.
+fn ones(b: &mut Builder) -> TypeResult {
     let one = constant(b, Exact::one())?;
     let to = TensorType::state(1);
-    let ones = b.push1(Broadcast { to }, &[one])?;
-    leave_out_first(b, ones, n)
+    b.push1(Broadcast { to }, &[one])
 }
 
 /// The mean square of the difference over the columns, per row: `[.., C], [.., C] → [.., 1]`.

@@ -33,7 +33,7 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<(Graph, Vec<Passed>)
     let mut model = GraphBuilder::new(spec, params);
     let state = model.state(&mut b)?;
     for output in spec.outputs() {
-        let made = model.said(&mut b, output, state)?;
+        let made = model.said(&mut b, output, state, 0)?;
         b.output(output.result(), made);
     }
     outputs(&mut b, model.decided);
@@ -191,7 +191,7 @@ fn loss_in<'s>(
     let state = model.state(b)?;
     let mut said = Vec::new();
     for output in spec.outputs() {
-        said.push(model.said(b, output, state)?);
+        said.push(model.said(b, output, state, output.kind.ahead())?);
     }
     b.site = Site {
         path: "loss".into(),

@@ -72,12 +72,13 @@ impl<'s> GraphBuilder<'s> {
         Ok(x)
     }
 
-    /// What an output says of the last state.
+    /// What an output says of the last state, and of the state `ahead` rows before each.
     pub(super) fn said(
         &mut self,
         b: &mut Builder,
         output: &OutputSpec,
         mut x: Value,
+        ahead: u64,
     ) -> Result<Value, BuildError> {
         let path = output.path();
         b.site = site(&path).into();
@@ -85,6 +86,9 @@ impl<'s> GraphBuilder<'s> {
         let mut scope = self.below(&path);
         if let Some(before) = &output.before {
             x = before.build(b, &[x], &mut scope)?;
+        }
+        if ahead > 0 {
+            x = nn::earlier(b, x, ahead)?;
         }
         Ok(output.kind.build(b, x, &mut scope)?)
     }

@@ -113,7 +113,7 @@ impl<'s> GraphBuilder<'s> {
     /// What the output without a label says of the input.
     pub(super) fn result(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
         let state = self.state(b)?;
-        self.said(b, &self.spec.output, state)
+        self.said(b, &self.spec.output, state, 0)
     }
 
     /// The last state.

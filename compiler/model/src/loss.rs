@@ -40,12 +40,23 @@ pub struct Summand {
     pub span: Span,
     /// Where the label is said, or the term is.
     pub place: Span,
+    /// How many tokens after the next one the output predicts.
+    pub ahead: u64,
 }
 
 impl Summand {
     /// As metrics call it: `mse`, or of an output with a label `place.mse`.
     pub fn name(&self) -> String {
         names::of_output(&self.of, self.term.name())
+    }
+
+    fn definition(&self) -> String {
+        let term = self.term.definition();
+        match self.ahead {
+            0 => term,
+            1 => format!("{term}, the target a token after the next one"),
+            n => format!("{term}, the target {n} tokens after the next one"),
+        }
     }
 }
 
@@ -81,7 +92,7 @@ impl Objective {
             format!("{}, the mean over {over}", sum.join(" + ")),
         );
         let each = self.terms.iter();
-        let each = each.map(|s| (format!("  {}", s.name()), s.term.definition()));
+        let each = each.map(|s| (format!("  {}", s.name()), s.definition()));
         std::iter::once(all).chain(each).collect()
     }
 
@@ -309,6 +320,7 @@ pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Objective> {
             of,
             span: named.span,
             place,
+            ahead: 0,
         });
     }
     let asks = |s: &Summand| s.term.asks().is_some();

@@ -241,6 +241,14 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     for o in outputs() {
         o.kind.fit(o.span, sizes, embedded, r.sink);
     }
+    if output.kind.ahead() > 0 {
+        let message = "the output without a label predicts the next token";
+        let d = Diagnostic::error(codes::INCOMPATIBLE, output.span, message);
+        let d = d.label("text is continued by what it says");
+        r.sink.push(d.help(
+            "write `output rmsnorm |> logits(tied)`, and beside it `output further: rmsnorm |> logits(tied, ahead: 1)`",
+        ));
+    }
     if let Some(exit) = also.iter().find(|o| o.is_exit())
         && output.kind.says() != Predicts::Tokens
     {

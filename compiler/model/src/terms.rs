@@ -273,7 +273,10 @@ impl GraphBuilder<'_> {
         targets: Value,
     ) -> Result<Option<Value>, BuildError> {
         match output.loss.counted() {
-            Counted::All => Ok(None),
+            Counted::All => match output.kind.ahead() {
+                0 => Ok(None),
+                ahead => Ok(Some(nn::all_but_first(b, ahead)?)),
+            },
             // Results stand where their positions are in the input, which is shorter than the state.
             Counted::OfInput => {
                 let leading = self.spec.begin.embed.leading_rows();

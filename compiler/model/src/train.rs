@@ -39,7 +39,7 @@ use odec_grammar::ast::{Block, Entry, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::manifest::{
-    Data, Flow, Form, Keep, Memory, Pairs, Precision, Predicts, Pretrained, Train, Tune,
+    Data, Flow, Form, Keep, Loss, Memory, Pairs, Precision, Predicts, Pretrained, Train, Tune,
 };
 use odec_program::schedules::Constant;
 use std::collections::BTreeMap;
@@ -288,7 +288,7 @@ pub fn read(
     };
     let mut also = BTreeMap::new();
     let at = value("loss").map_or(block.span, |e| e.span);
-    let loss = loss.and_then(|objective| {
+    let loss = loss.and_then(|mut objective| {
         if !objective.compares_first() {
             let message = "no term of the loss compares the output without a label";
             let d = Diagnostic::error(codes::MISSING_ITEM, at, message);
@@ -308,6 +308,20 @@ pub fn read(
             .values_mut()
             .filter(|l| l.predicts() == Predicts::Tokens);
         exits.for_each(|of_exit| *of_exit = loss);
+        let further = of.ends.also.iter().find(|o| o.kind.ahead() > 0);
+        if let Some(further) = further.filter(|_| loss != Loss::Next) {
+            let message = "this loss is not of the tokens that come next";
+            let d = Diagnostic::error(codes::INCOMPATIBLE, at, message);
+            let d = d.also(further.span, "this output predicts tokens further ahead");
+            sink.push(
+                d.help("write `loss cross_entropy` and `data text(…)`, or leave `ahead` out"),
+            );
+            return None;
+        }
+        for term in &mut objective.terms {
+            let of = of.ends.also.iter().find(|o| o.label == term.of);
+            term.ahead = of.map_or(0, |o| o.kind.ahead());
+        }
         Some((loss, objective))
     });
     let entry = found.iter().find(|(n, _)| *n == "from");

@@ -77,6 +77,14 @@ fn mistakes_of_exits() {
         of(plain, tied, "cross_entropy(of: early)"),
         of(plain, tied, "cross_entropy + mse(of: early)"),
         of("output classes(3)", tied, sum),
+        of("output rmsnorm |> logits(tied, ahead: 1)", tied, sum),
+        of(plain, "logits(tied, ahead: 1000)", sum),
+        of(plain, "logits(tied, ahead: -1)", sum),
+        of(
+            plain,
+            "logits(tied, ahead: 1)",
+            "masked(rate: 15%) + cross_entropy(of: early)",
+        ),
     ];
     insta::assert_snapshot!("losses_exits", all.join("\n"));
 }

@@ -142,3 +142,54 @@ fn exits_predict_hidden_tokens() {
     let got = scalar(&results(&all.0, &f), "loss.early.cross_entropy");
     near("the one that is hidden", got, wanted, 1e-12);
 }
+
+const FURTHER: &str = "evolve first: lie(att, ffn) for 2 steps\n  output rmsnorm |> logits(tied)\n  \
+     output further: rmsnorm |> logits(tied, ahead: 2)";
+const OF_FURTHER: &str = "cross_entropy + 1/2*cross_entropy(of: further) + 1/8*z_loss(of: further)";
+
+/// A position is compared with the token two after its next one; the last two of a text with nothing.
+#[test]
+fn an_output_predicts_tokens_further_ahead() {
+    let all = model(FURTHER, OF_FURTHER, "store");
+    let f = given(&all);
+    let logits = &interp::run(&all.0.forward, &f, AT).unwrap()["further.logits"].data;
+    let (mut off, mut sums) = (0.0, 0.0);
+    for text in 0..2 {
+        for i in 0..4 {
+            let row = &logits[(text * 6 + i) * 257..][..257];
+            let sum = row.iter().map(|x| x.exp()).sum::<f64>().ln();
+            off += (sum - row[f["targets"].data[text * 6 + i + 2] as usize]) / 8.0;
+            sums += sum * sum / 8.0;
+        }
+    }
+    let got = results(&all.0, &f);
+    let of = |name: &str| scalar(&got, &format!("loss.further.{name}"));
+    near("cross-entropy", of("cross_entropy"), off, 1e-12);
+    near("z_loss", of("z_loss"), sums, 1e-12);
+    let main = scalar(&got, "loss.cross_entropy");
+    let sum = main + off / 2.0 + sums / 8.0;
+    near("the sum", scalar(&got, "loss"), sum, 1e-12);
+    let judged = held_out(&all.0, &f);
+    near("held out", scalar(&judged, "loss"), main, 1e-12);
+    let beside = scalar(&judged, "loss.further.cross_entropy");
+    near("beside it", beside, off, 1e-12);
+}
+
+#[test]
+fn programs_compute_tokens_further_ahead() {
+    let all = model(FURTHER, OF_FURTHER, "store");
+    let f = given(&all);
+    are_differences(
+        &all.0,
+        &f,
+        &["embed.token.weight", "further.output.norm.gain"],
+    );
+    let want = results(&all.0, &f);
+    let (bits, terms, _) = run(&all, options());
+    for (name, t) in &terms {
+        near(name, *t, scalar(&want, name), 1e-4);
+    }
+    assert!(terms.contains_key("loss.further.z_loss"), "{terms:?}");
+    let revolved = run(&model(FURTHER, OF_FURTHER, "revolve(slots: 1)"), options());
+    assert!(bits == revolved.0, "other bits");
+}

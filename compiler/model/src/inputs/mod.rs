@@ -72,7 +72,7 @@ impl Input for Ended {
 }
 
 /// The most positions of one row.
-const MAX_CONTEXT: u64 = 1 << 24;
+pub const MAX_CONTEXT: u64 = 1 << 24;
 
 /// What stands at a position, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,6 +101,10 @@ impl Output for Classes {
         Predicts::Class
     }
 
+    fn ahead(&self) -> u64 {
+        0
+    }
+
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {
         let softmax = nn::normaliser(b, result)?;
         Ok(Predicted::Logits { softmax, targets })

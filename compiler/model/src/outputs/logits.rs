@@ -2,6 +2,7 @@
 
 use super::{Embedded, Output, OutputScope};
 use crate::arguments::Argument;
+use crate::inputs::MAX_CONTEXT;
 use crate::layers::{LayerParam, Sizes, Start};
 use crate::losses::Predicted;
 use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
@@ -12,6 +13,11 @@ use odec_program::manifest::Predicts;
 use odec_program::{Dim, ResultId, names};
 
 const TIED: Argument = Argument::flag("tied", "use the table of `embed learned(…)` for W");
+const AHEAD: Argument = Argument::index(
+    "ahead",
+    0,
+    "how many tokens after the next one it predicts; of outputs with a label",
+);
 
 /// The part of a site, and the parameter below `output`.
 const PART: &str = "logits";
@@ -20,6 +26,7 @@ const WEIGHT: &str = "logits.weight";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logits {
     tied: bool,
+    ahead: u64,
 }
 
 impl Part for Logits {
@@ -32,9 +39,10 @@ impl Part for Logits {
             notes: &[
                 "Tied weights: Press & Wolf 2017, EACL.",
                 "What is compared with them are the tokens to be predicted (`cross_entropy`, `masked`).",
+                "With `ahead: n`, position i is compared with token i + 1 + n, and the last n positions of a text with nothing (Gloeckle et al. 2024, arXiv:2404.19737).",
             ],
         },
-        arguments: &[TIED],
+        arguments: &[TIED, AHEAD],
         examples: &[
             Example {
                 text: "output logits",
@@ -49,7 +57,8 @@ impl Part for Logits {
 
     fn read(r: &mut PartReading) -> Option<Self> {
         let tied = r.flag(&TIED);
-        Some(Logits { tied })
+        let ahead = r.count(&AHEAD, MAX_CONTEXT)?;
+        Some(Logits { tied, ahead })
     }
 }
 
@@ -62,6 +71,10 @@ impl Output for Logits {
         } else if self.tied && of.table.is_none() {
             let d = incompatible(span, "`logits(tied)` use the table of an embedding");
             sink.push(d.label("this model's embedding has none"));
+        } else if self.ahead >= sizes.context {
+            let message = format!("no text of this model has a token {} after the next", self.ahead);
+            let d = incompatible(span, &message);
+            sink.push(d.label(format!("its context is of {} tokens", sizes.context)));
         }
     }
 
@@ -100,6 +113,10 @@ impl Output for Logits {
 
     fn says(&self) -> Predicts {
         Predicts::Tokens
+    }
+
+    fn ahead(&self) -> u64 {
+        self.ahead
     }
 
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {

@@ -34,6 +34,8 @@ pub trait Output: Debug {
     fn targets(&self, of: Sizes) -> ops::Input;
     /// What these are.
     fn says(&self) -> Predicts;
+    /// How many rows before the one that targets stand beside it is compared.
+    fn ahead(&self) -> u64;
     /// What terms of the loss compare.
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted>;
 }

@@ -70,6 +70,10 @@ impl Output for State {
         Predicts::Numbers
     }
 
+    fn ahead(&self) -> u64 {
+        0
+    }
+
     fn predicted(&self, _: &mut Builder, values: Value, targets: Value) -> TypeResult<Predicted> {
         Ok(Predicted::Numbers { values, targets })
     }
