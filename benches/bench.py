@@ -1,4 +1,4 @@
-"""The training step of odec beside PyTorch's, for five decoders, an encoder of images and an encoder–decoder.
+"""The training step of odec beside PyTorch's, for five decoders, a mixture of experts, an encoder of images and an encoder–decoder.
 
     bench.py ODEC [--systems a,b] [--precisions f32,bf16] [--rounds N] [--steps N] [--tokens N] [--batches 1,8] [--threads N] [--out DIR]
 
@@ -39,6 +39,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch_mixture import Experts
 from torch_models import Shape
 from torch_translator import Pairs
 from torch_vit import Images
@@ -52,6 +53,8 @@ SYSTEMS: dict[str, tuple[str, Shape | Images]] = {
     "rk2": ("rk2.ode", SHAPE),
     "rk4": ("rk4_layer.ode", SHAPE),
     "iiet": ("iiet.ode", SHAPE),
+    # Two experts of half the hidden width multiply as much as one MLP.
+    "mixture": ("mixtral.ode", Experts(**asdict(replace(SHAPE, hidden=352)), kv_heads=2, experts=8, top_k=2)),
     "vit": ("vit.ode", Images(image=32, patch=4, channels=3, classes=10, batch=32, width=192, steps=6, heads=3, hidden=768)),
     "translator": ("translator.ode", Pairs(vocab=259, context=128, batch=8, width=256, steps=3, heads=4, hidden=1024)),
 }
@@ -149,8 +152,8 @@ class Odec:
         tensors = {}
         for entry in listed:
             value = torch.randn(entry["shape"], generator=draw)
-            matrix = len(entry["shape"]) == 2
-            tensors[entry["path"]] = value / entry["shape"][1] ** 0.5 if matrix else 1 + 0.2 * value
+            matrix = len(entry["shape"]) > 1
+            tensors[entry["path"]] = value / entry["shape"][-1] ** 0.5 if matrix else 1 + 0.2 * value
         for name, x in self.shape.draw(draw).items():
             # A class of an image is a row of one number.
             x = x if x.ndim > 1 else x[:, None, None]
@@ -247,7 +250,7 @@ def run(binary: str, system: str, precision: str, options: argparse.Namespace, f
         difference = check_same(odec, rivals["eager"], PRECISIONS[precision])
         result = of_steps(odec, rivals, options)
         # By the number of texts.
-        batches = options.batches if type(shape) is Shape else []
+        batches = options.batches if shape.reads else []
         result["tokens"] = {str(batch): of_tokens(odec, rivals, options, batch) for batch in batches}
         result |= {"system": system, "precision": precision, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
         result["torch"] = rivals["eager"].ready["torch"]
@@ -305,10 +308,10 @@ def aligned(rows: list[tuple[str, ...]]) -> str:
 
 
 def mean(results: list[dict[str, Any]], precision: str) -> str:
-    """A line: the geometric mean of the ratios of decoders in a precision, and the smallest of them; empty where nothing was measured."""
+    """A line: the geometric mean of the ratios of decoders without experts in a precision, and the smallest of them; empty where nothing was measured."""
 
     def of(pair: str) -> str | None:
-        ratios = [r[pair]["ratio"] for r in results if r["precision"] == precision and r["tokens"] and r[pair]]
+        ratios = [r[pair]["ratio"] for r in results if r["precision"] == precision and type(SYSTEMS[r["system"]][1]) is Shape and r[pair]]
         return f"{statistics.geometric_mean(ratios):.2f}× (smallest {min(ratios):.2f}×)" if ratios else None
 
     stock, unlocked = of("stock"), of("unlocked")

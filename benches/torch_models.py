@@ -8,7 +8,7 @@ That the mathematics is the same is checked by `bench.py` before it times anythi
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,13 @@ class Shape:
     steps: int
     heads: int
     hidden: int
+    # Whether it is timed reading tokens one by one.
+    reads: ClassVar[bool] = True
+
+    @property
+    def kept_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.heads
 
     def overrides(self) -> dict[str, int]:
         """What `odec build --set` is told."""
@@ -50,9 +57,9 @@ class Shape:
         )
 
 
-def rope_tables(context: int, size: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of every (position, pair) angle, base 10⁴, half-split layout: each [context, size / 2]."""
-    rates = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+def rope_tables(context: int, size: int, base: float) -> tuple[Tensor, Tensor]:
+    """cos and sin of every (position, pair) angle, half-split layout: each [context, size / 2]."""
+    rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
     angles = torch.outer(torch.arange(context, dtype=torch.float64), rates)
     return angles.cos().float(), angles.sin().float()
 
@@ -88,9 +95,10 @@ class Kept:
         keys, values = next(self.pairs)
         keys.index_copy_(2, self.at, k)
         values.index_copy_(2, self.at, v)
+        shared = q.shape[1] != k.shape[1]
         if self.end:
-            return F.scaled_dot_product_attention(q, keys[:, :, : self.end], values[:, :, : self.end])
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=self.seen)
+            return F.scaled_dot_product_attention(q, keys[:, :, : self.end], values[:, :, : self.end], enable_gqa=shared)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=self.seen, enable_gqa=shared)
 
 
 class Attention(nn.Module):
@@ -198,31 +206,40 @@ class PcformerStep(Step):
 class Decoder(nn.Module):
     """Embedding, the steps, a final norm, logits tied to the embedding, mean cross-entropy."""
 
+    base = 10000.0
+
     def __init__(self, shape: Shape, system: str):
         super().__init__()
         self.shape, self.system = shape, system
         self.embed = nn.Embedding(shape.vocab, shape.width)
-        own = {"macaron": MacaronStep, "pcformer": PcformerStep}.get(system)
-        make = (lambda: own(shape)) if own else (lambda: Step(shape, system))
-        self.steps = nn.ModuleList(make() for _ in range(shape.steps))
+        self.steps = nn.ModuleList(self.layer() for _ in range(shape.steps))
         self.norm = Norm(shape.width)
-        cos, sin = rope_tables(shape.context, shape.width // shape.heads)
+        cos, sin = rope_tables(shape.context, shape.width // shape.heads, self.base)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         for weight in self.parameters():
             if weight.ndim == 2:
                 nn.init.normal_(weight, std=0.02)
 
+    def layer(self) -> nn.Module:
+        """One step of the system."""
+        own = {"macaron": MacaronStep, "pcformer": PcformerStep}.get(self.system)
+        return own(self.shape) if own else Step(self.shape, self.system)
+
+    def head(self, x: Tensor) -> Tensor:
+        """Logits of states."""
+        return F.linear(self.norm(x), self.embed.weight)
+
     def logits(self, tokens: Tensor) -> Tensor:
         x, past = self.embed(tokens), []
         for step in self.steps:
             x = step(x, past, self.cos, self.sin) if isinstance(step, PcformerStep) else step(x, self.cos, self.sin)
-        return F.linear(self.norm(x), self.embed.weight)
+        return self.head(x)
 
     def buffers_for(self, batch: int, dtype: torch.dtype) -> list[Tensor]:
         """Keys or values of so many texts, for each evaluation of attention."""
         evaluations = {"rk2": 2, "pcformer": 3, "rk4": 4, "iiet": 4}.get(self.system, 1)
-        size = (batch, self.shape.heads, self.shape.context, self.shape.width // self.shape.heads)
+        size = (batch, self.shape.kept_heads, self.shape.context, self.shape.width // self.shape.heads)
         return [torch.zeros(size, dtype=dtype) for _ in range(evaluations * self.shape.steps)]
 
     def read(self, tokens: Tensor, cos: Tensor, sin: Tensor, kept: tuple[Any, ...]) -> Tensor:
@@ -230,7 +247,7 @@ class Decoder(nn.Module):
         x, past, kept = self.embed(tokens), [], Kept(*kept)
         for step in self.steps:
             x = step(x, past, cos, sin, kept) if isinstance(step, PcformerStep) else step(x, cos, sin, kept)
-        return F.linear(self.norm(x), self.embed.weight)
+        return self.head(x)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten())

@@ -7,6 +7,7 @@ the logits. Projections are joined where they read the same.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ class Pairs(Shape):
 
     # Bytes, which the tokens that begin, end and fill up a text are not.
     bytes: int = 256
+    reads: ClassVar[bool] = False
 
     def overrides(self) -> dict[str, int]:
         """What `odec build --set` is told."""

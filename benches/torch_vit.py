@@ -5,6 +5,7 @@ biases, learned positions, the class from the mean of the last states. Projectio
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,7 @@ class Images:
     steps: int
     heads: int
     hidden: int
+    reads: ClassVar[bool] = False
 
     @property
     def patches(self) -> int:

@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch_models import Decoder, Shape
+from torch_mixture import Experts
+from torch_models import Shape
 from torch_translator import Pairs
 from torch_vit import Images
 
@@ -38,7 +39,7 @@ def status_bytes(key: str) -> int:
 
 def shape_of(system: str, sizes: dict[str, int]) -> Shape | Images:
     """The sizes of a system of `bench.py`."""
-    return {"vit": Images, "translator": Pairs}.get(system, Shape)(**sizes)
+    return {"vit": Images, "translator": Pairs, "mixture": Experts}.get(system, Shape)(**sizes)
 
 
 class Trainer:
@@ -50,8 +51,8 @@ class Trainer:
         self.shape, self.system, self.precision, self.mode = shape, system, precision, mode
         self.readers: dict[int, Any] = {}
         self.model = shape.model(system)
-        self.matrices = [p for p in self.model.parameters() if p.ndim == 2]
-        self.vectors = [p for p in self.model.parameters() if p.ndim != 2]
+        self.matrices = [p for p in self.model.parameters() if p.ndim > 1]
+        self.vectors = [p for p in self.model.parameters() if p.ndim < 2]
         groups = [{"params": self.matrices, "weight_decay": 0.1}, {"params": self.vectors, "weight_decay": 0.0}]
         # Of PyTorch's three implementations the fused one is the fastest on a CPU: one pass over memory.
         self.optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
@@ -79,7 +80,7 @@ class Trainer:
     def read(self, tokens: int, batch: int) -> dict[str, Any]:
         if batch not in self.readers:
             dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
-            model = Decoder(self.shape, self.system).to(dtype).eval()
+            model = self.shape.model(self.system).to(dtype).eval()
             read = torch.compile(model.read, dynamic=False) if self.mode == "compile" else model.read
             self.readers[batch] = (model, model.buffers_for(batch, dtype), model.buffers_for(batch, dtype), read)
         model, keys, values, read = self.readers[batch]
@@ -101,8 +102,11 @@ class Trainer:
         tensors = load_file(path)
         batch = {name: tensors.pop(name).view(x.shape).to(x.dtype) for name, x in self.shape.draw().items()}
         self.model.load(tensors)
+        self.model.eval()
         with self.autocast:
-            return {"loss": self.model(*batch.values()).item()}
+            loss = self.model(*batch.values()).item()
+        self.model.train()
+        return {"loss": loss}
 
 
 def main() -> None:
@@ -111,10 +115,13 @@ def main() -> None:
     torch.set_flush_denormal(True)
     imported = status_bytes("VmRSS")
     if mode == "compile":
+        from torch._dynamo import config as dynamo
         from torch._inductor import config
 
         # Where no gradient is asked, weights are constants that the compiler may pack.
         config.freezing = True
+        # How many rows experts have stays in the graph.
+        dynamo.capture_scalar_outputs = True
     trainer = Trainer(system, precision, mode, shape_of(system, json.loads(shape)))
     began = time.perf_counter()
     for _ in range(3):

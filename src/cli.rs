@@ -3,7 +3,7 @@
 mod measure;
 mod trained;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use measure::{Bench, By, Compare, Profile, Replay, Timed};
 use odec_compiler::simulate::clusters::WITHIN;
 use odec_explore::work::{Engine, RETRIES};
@@ -23,6 +23,18 @@ pub use trained::{Average, Classify, Eval, Generate, Translate};
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// The command line that the program was given. A number may begin with a minus, so `--steps -1` is answered with what is expected in its place.
+    pub fn given() -> Cli {
+        let numbers = |a: Arg| match a.get_action().takes_values() {
+            true => a.allow_negative_numbers(true),
+            false => a,
+        };
+        let all = Cli::command().mut_subcommands(|command| command.mut_args(numbers));
+        Cli::from_arg_matches(&all.get_matches()).unwrap_or_else(|e| e.exit())
+    }
 }
 
 #[derive(Subcommand)]

@@ -8,7 +8,6 @@ mod cli;
 mod commands;
 mod signals;
 
-use clap::Parser;
 use cli::{Cli, Command};
 use odec_driver::fail::{Done, Failure};
 use odec_runtime::system::stdio;
@@ -20,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let done = signals::survive_file_limits().map_err(Failure::internal);
-    let done = done.and_then(|()| run(Cli::parse().command));
+    let done = done.and_then(|()| run(Cli::given().command));
     let printed = stdio::finish().map_err(|e| Failure::Input(format!("standard output: {e}")));
     match done.and(printed) {
         Ok(()) => ExitCode::SUCCESS,

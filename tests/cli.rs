@@ -222,6 +222,11 @@ fn mistakes_are_located_and_have_exit_codes() {
     assert!(code == 1 && said.contains("corpus.txt"), "{code} {said}");
     let (code, _) = place.bad(&["check"]);
     assert_eq!(code, 2, "usage");
+    let (code, said) = place.bad(&["bench", "tiny.ode", "--steps", "-1"]);
+    assert!(
+        code == 2 && said.contains("invalid value '-1' for '--steps"),
+        "{code} {said}"
+    );
     place.write("bytes.ode", "");
     std::fs::write(place.path().join("bytes.ode"), [0x66, 0xff, 0xfe]).expect("written");
     let (code, said) = place.bad(&["check", "bytes.ode"]);
@@ -799,6 +804,12 @@ fn check_says_which_files_are_missing() {
     let out = place.odec(&["check", "elsewhere.ode"]);
     assert!(out.status.success());
     insta::assert_snapshot!(place::text(&out.stderr));
+    std::fs::create_dir(place.path().join("corpus")).unwrap();
+    place.write("folder.ode", &TINY.replace("corpus.txt", "corpus"));
+    let out = place.odec(&["check", "folder.ode"]);
+    assert!(out.status.success());
+    let said = place::text(&out.stderr);
+    assert!(said.contains("corpus is a folder, not a file"), "{said}");
 }
 
 #[test]

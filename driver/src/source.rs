@@ -390,17 +390,21 @@ fn parameters_fit(built: &Built) -> Vec<Diagnostic> {
     )]
 }
 
-/// Files of a train block that are not there: no mistake, for they may be made later, be elsewhere, or be named with `--data`.
+/// Files of a train block that are not there, or are folders: no mistake, for they may be made later, be elsewhere, or be named with `--data`.
 pub fn missing_files(built: &Built) -> Vec<Diagnostic> {
     let (Some(train), Some(span)) = (&built.train, built.named.data) else {
         return vec![];
     };
+    let folders = train.data.form.reads_folders();
     let note = |path: &str, span, what, help: &str| {
-        (!Path::new(path).exists()).then(|| {
-            let message = format!("there is no {path} here");
-            let d = Diagnostic::note(codes::IMPORT_FAILED, span, message);
-            d.label(what).help(help)
-        })
+        let found = Path::new(path);
+        let message = match found.exists() {
+            false => format!("there is no {path} here"),
+            true if found.is_dir() && !folders => format!("{path} is a folder, not a file"),
+            true => return None,
+        };
+        let d = Diagnostic::note(codes::IMPORT_FAILED, span, message);
+        Some(d.label(what).help(help))
     };
     let mut notes: Vec<Diagnostic> = Vec::new();
     let help = "paths are relative to the directory where odec is started; `odec train … --data FILE` names another file";

@@ -266,6 +266,19 @@ impl Form {
         }
     }
 
+    /// Whether a path may name a folder.
+    pub fn reads_folders(&self) -> bool {
+        match self {
+            Form::Images(_) => true,
+            Form::Text { .. }
+            | Form::Tokens
+            | Form::Sentences(_)
+            | Form::Vectors(_)
+            | Form::Pairs(_)
+            | Form::Labelled(_) => false,
+        }
+    }
+
     /// Whether its rows are texts of several lengths, which are filled up.
     pub fn is_padded(&self) -> bool {
         match self {

@@ -306,6 +306,7 @@ pub fn default_threads() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     #[test]
     fn every_tile_runs_once_on_any_number_of_threads() {
@@ -325,6 +326,29 @@ mod tests {
                     "{threads} threads, {tiles} tiles"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn each_thread_begins_with_its_own_share() {
+        let mut pool = Pool::new(2).unwrap();
+        for (tiles, second) in [(2, 1), (128, 64), (1_000, 497)] {
+            let both = Barrier::new(2);
+            let first = [const { AtomicU64::new(u64::MAX) }; 2];
+            // Neither helps the other before both have begun.
+            pool.run(tiles, false, &|thread, begin, _| {
+                let none = u64::MAX;
+                let set = first[thread].compare_exchange(
+                    none,
+                    begin,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                if set.is_ok() {
+                    both.wait();
+                }
+            });
+            assert_eq!(first.map(AtomicU64::into_inner), [0, second]);
         }
     }
 
