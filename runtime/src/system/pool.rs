@@ -64,7 +64,7 @@ struct Share(AtomicU64);
 
 impl Share {
     fn fill(&self, units: Range<u64>) {
-        let packed = units.start | units.end * MANY;
+        let packed = units.start + units.end * MANY;
         self.0.store(packed, Ordering::Relaxed);
     }
 
@@ -91,7 +91,7 @@ impl Share {
             }
             let n = (left.end - left.start).div_ceil(PART);
             let (taken, rest) = cut(left, n);
-            let rest = rest.start | rest.end * MANY;
+            let rest = rest.start + rest.end * MANY;
             match self
                 .0
                 .compare_exchange_weak(packed, rest, Ordering::Relaxed, Ordering::Relaxed)
