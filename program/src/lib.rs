@@ -106,7 +106,7 @@ pub enum Slot {
     Arena,
     /// All parameters, laid out by the manifest's parameter table.
     Params,
-    /// Gradients, same layout as `Params`.
+    /// Gradients, same layout as `Params`: the beginning of the arena, from [`EntryId::Grad`] to [`EntryId::Accumulate`] and [`EntryId::Update`].
     Grads,
     /// Gradients added up over the micro-batches of a step, same layout as `Params`.
     Sums,
@@ -341,6 +341,21 @@ impl Program {
             EntryId::Encode | EntryId::Extend => own..self.cache_bytes,
             _ => 0..0,
         }
+    }
+
+    /// Bytes of [`Slot::Grads`]: none where no entry makes or reads it.
+    pub fn gradient_bytes(&self) -> u64 {
+        let of = [EntryId::Accumulate, EntryId::Grad, EntryId::Update];
+        match of.iter().any(|id| self.entries.contains_key(id)) {
+            true => self.trained_bytes,
+            false => 0,
+        }
+    }
+
+    /// Bytes of the arena of all entries, whose beginning is [`Slot::Grads`].
+    pub fn arena_bytes(&self) -> u64 {
+        let arenas = self.entries.values().map(|e| e.arena_bytes);
+        arenas.fold(self.gradient_bytes(), u64::max)
     }
 
     /// Bytes that are kept of one text while it is generated: of a model of two sequences, of as many as are tried.

@@ -170,13 +170,8 @@ pub fn training(args: &cli::Timed, executor: &mut Executor, profiled: bool) -> D
     }
     times.sort_by(f64::total_cmp);
     let program = &manifest.program;
-    let arena = program
-        .entries
-        .values()
-        .map(|e| e.arena_bytes)
-        .max()
-        .unwrap_or(0);
-    let lasting = [Slot::Grads, Slot::Moment1, Slot::Moment2, Slot::Average].into_iter();
+    let arena = program.arena_bytes();
+    let lasting = [Slot::Moment1, Slot::Moment2, Slot::Average].into_iter();
     let lasting = lasting.chain((accumulate > 1).then_some(Slot::Sums));
     let lasting: u64 = lasting.map(|slot| manifest.trained_slot_bytes(slot)).sum();
     let states = program.param_bytes + lasting;

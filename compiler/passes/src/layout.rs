@@ -12,7 +12,8 @@ use odec_program::optimizers::{Group, Way};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-const ALIGN: u64 = 64;
+/// Parameters begin at multiples of this many bytes.
+pub const ALIGN: u64 = 64;
 
 /// Too many parameters to count.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -1,5 +1,8 @@
 //! Static memory planning: every arena buffer gets an offset before anything runs.
 //!
+//! Gradients of parameters have their places at the beginning of the arena ([`Slot::Grads`]): from the launch that writes one until the entry
+//! ends nothing else lies there, and before that anything may. An entry that reads gradients of an earlier run leaves them all alone.
+//!
 //! Takes a [`LaunchList`] and the [`Maxima`] of a run; gives a [`Layout`]. A buffer lives from its first write to
 //! its last use. Buffers are first joined into *blocks* where a row kernel may write over an input that dies in it;
 //! blocks are then placed by size, largest first, each into the tightest gap left by the blocks alive at the same
@@ -9,7 +12,7 @@
 use super::launch_list::{BufferId, Chunk, LaunchList, Placement};
 use super::timeline::Timeline;
 use odec_program::kernel::{Mode, OperandAccess, Signature};
-use odec_program::{Access, Bindings, Maxima};
+use odec_program::{Access, Bindings, Maxima, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -39,7 +42,7 @@ pub enum PlanError {
 /// Where the arena buffers of a [`LaunchList`] live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Byte offset of every buffer; `None` for buffers with a fixed home and buffers never used.
+    /// Byte offset of every buffer; `None` for buffers outside of the arena and buffers never used.
     pub offsets: Vec<Option<u64>>,
     /// Bytes of the arena.
     pub peak: u64,
@@ -115,11 +118,12 @@ pub fn plan(code: &LaunchList, maxima: impl Into<Maxima>) -> Result<Layout, Plan
             })?;
     }
     let planned = |b: usize| code.buffers[b].home == Placement::Arena && lives[b].is_some();
+    let held = gradients(code, &lives, &bytes);
 
     let block_of = join_in_place(code, &lives);
     let mut blocks: Vec<Block> = Vec::new();
     let mut index: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut unshared: u64 = 0;
+    let mut unshared: u64 = held.iter().map(|g| g.block.bytes).sum();
     for b in (0..code.buffers.len()).filter(|b| planned(*b)) {
         let life = lives[b].expect("planned buffers are used");
         unshared = unshared.saturating_add(bytes[b]);
@@ -133,7 +137,20 @@ pub fn plan(code: &LaunchList, maxima: impl Into<Maxima>) -> Result<Layout, Plan
         block.life.last = block.life.last.max(life.last);
     }
 
-    let (placed, peak) = place(&blocks);
+    let lower_bound = {
+        let all = blocks.iter().chain(held.iter().map(|g| &g.block));
+        busiest(all, code.launches.len())
+    };
+    let (mut placed, mut peak) = place(&blocks, &held);
+    let gradients_end = held.iter().map(Held::end).max().unwrap_or(0);
+    if peak > lower_bound.max(gradients_end) {
+        // Around gradients what is large may find no room that it would find above them.
+        let (alone, bytes) = place(&blocks, &[]);
+        if gradients_end.saturating_add(bytes) < peak {
+            placed = alone.iter().map(|at| gradients_end + at).collect();
+            peak = gradients_end + bytes;
+        }
+    }
     if peak > LIMIT {
         let largest = (0..code.buffers.len())
             .filter(|b| planned(*b))
@@ -147,21 +164,75 @@ pub fn plan(code: &LaunchList, maxima: impl Into<Maxima>) -> Result<Layout, Plan
         });
     }
     let offsets = (0..code.buffers.len())
-        .map(|b| planned(b).then(|| placed[index[&block_of[b]]]))
+        .map(|b| match planned(b) {
+            true => Some(placed[index[&block_of[b]]]),
+            false => gradient(&code.buffers[b].home).filter(|_| lives[b].is_some()),
+        })
         .collect();
     Ok(Layout {
         offsets,
         peak,
         unshared,
-        lower_bound: busiest(&blocks, code.launches.len()),
+        lower_bound,
     })
 }
 
-/// Places blocks so that no two alive at the same time overlap; gives offsets and the total size.
+/// A stretch of the arena that is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub at: u64,
+    pub block: Block,
+}
+
+impl Held {
+    fn end(&self) -> u64 {
+        self.at.saturating_add(self.block.bytes)
+    }
+}
+
+/// Where in the arena a gradient's home is.
+fn gradient(home: &Placement) -> Option<u64> {
+    match home {
+        Placement::Fixed(o) if o.slot == Slot::Grads => Some(o.offset),
+        _ => None,
+    }
+}
+
+/// The gradients that the code uses, each once: those that it writes from their first launch on, those of an earlier run all the time.
+fn gradients(code: &LaunchList, lives: &[Option<Lifetime>], bytes: &[u64]) -> Vec<Held> {
+    let written = written_gradients(code);
+    let last = code.launches.len().saturating_sub(1) as u32;
+    let held = code.buffers.iter().enumerate().filter_map(|(b, buffer)| {
+        let (at, life) = (gradient(&buffer.home)?, lives[b]?);
+        let first = match written.contains(&(b as u32)) {
+            true => life.first,
+            false => 0,
+        };
+        let (bytes, life) = (bytes[b], Lifetime { first, last });
+        Some(Held {
+            at,
+            block: Block { bytes, life },
+        })
+    });
+    let mut held: Vec<Held> = held.collect();
+    held.sort_by_key(|g| (g.at, std::cmp::Reverse(g.block.bytes), g.block.life.first));
+    // A part of one that is there as long is no more.
+    held.dedup_by(|part, g| part.end() <= g.end() && part.block.life.first >= g.block.life.first);
+    held
+}
+
+/// The numbers of the gradients that the code writes.
+fn written_gradients(code: &LaunchList) -> BTreeSet<u32> {
+    let uses = code.launches.iter().flat_map(|l| l.uses());
+    let written = uses.filter(|(b, mode)| mode.writes() && gradient(&code.get(*b).home).is_some());
+    written.map(|(b, _)| b.0).collect()
+}
+
+/// Places blocks so that no two alive at the same time overlap, nor what is held; gives offsets and the total size.
 ///
 /// Greedy by size (Pisarchyk & Lee 2020, "Efficient memory management for deep neural net inference", §5.2): blocks
 /// in falling order of size, each into the smallest gap that holds it among those already placed, or after them.
-pub fn place(blocks: &[Block]) -> (Vec<u64>, u64) {
+pub fn place(blocks: &[Block], held: &[Held]) -> (Vec<u64>, u64) {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|i| {
         (
@@ -171,9 +242,14 @@ pub fn place(blocks: &[Block]) -> (Vec<u64>, u64) {
         )
     });
     let mut offsets: Vec<u64> = vec![0; blocks.len()];
-    let launches = blocks.iter().map(|b| b.life.last as usize + 1).max();
+    let lives = blocks.iter().chain(held.iter().map(|g| &g.block));
+    let launches = lives.map(|b| b.life.last as usize + 1).max();
     let mut taken = Timeline::new(launches.unwrap_or(0));
     let mut peak = 0;
+    for g in held {
+        peak = peak.max(g.end());
+        taken.add(g.block.life, g.at, g.end());
+    }
     for i in order {
         let need = blocks[i].bytes;
         let mut best: Option<(u64, u64)> = None;
@@ -195,7 +271,7 @@ pub fn place(blocks: &[Block]) -> (Vec<u64>, u64) {
 }
 
 /// The most bytes alive at one launch.
-fn busiest(blocks: &[Block], launches: usize) -> u64 {
+fn busiest<'a>(blocks: impl Iterator<Item = &'a Block>, launches: usize) -> u64 {
     let mut change = vec![0i128; launches + 1];
     for b in blocks {
         change[b.life.first as usize] += b.bytes as i128;
@@ -287,6 +363,8 @@ pub enum CheckError {
     },
     #[error("`{buffer}` ends at byte {end} of an arena of {peak} bytes")]
     Outside { buffer: String, end: u64, peak: u64 },
+    #[error("`{by}` lies over the gradient `{buffer}`")]
+    Gradient { buffer: String, by: String },
 }
 
 /// The launches as they are run, with two pieces for each chunk: the second finds what the first has left.
@@ -304,7 +382,8 @@ fn order(code: &LaunchList) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// Replays the code over a layout: every read of an arena buffer must find what was written to that buffer, and a
-/// launch may overlap its own arguments only where its kernel allows it.
+/// launch may overlap its own arguments only where its kernel allows it. Gradients are there when the code ends, those of an earlier run all the
+/// time.
 pub fn check(
     code: &LaunchList,
     layout: &Layout,
@@ -320,6 +399,9 @@ pub fn check(
         Some((start, start + bytes.unwrap_or(0)))
     };
     let name = |b: BufferId| code.get(b).name.to_string();
+    let is_gradient = |b: BufferId| gradient(&code.get(b).home).is_some();
+    let written = written_gradients(code);
+    let of_another_run = |b: BufferId| is_gradient(b) && !written.contains(&b.0);
     for (i, launch) in order(code).map(|i| (i, &code.launches[i])) {
         let site = || launch.site.to_string();
         for (b, mode) in launch.uses() {
@@ -333,7 +415,8 @@ pub fn check(
                     peak: layout.peak,
                 });
             }
-            if mode.reads() && memory.get(&start).is_none_or(|m| m.1 != b) {
+            let is_there = || of_another_run(b) || memory.get(&start).is_some_and(|m| m.1 == b);
+            if mode.reads() && !is_there() {
                 return Err(match overwritten_by.get(&b) {
                     Some(by) => CheckError::Overwritten {
                         launch: i,
@@ -398,6 +481,20 @@ pub fn check(
                 overwritten_by.insert(gone, b);
             }
             memory.insert(start, (end, b));
+        }
+    }
+    // What was written over a gradient has left something there.
+    let gradients = (0..code.buffers.len() as u32).map(BufferId);
+    for g in gradients.filter(|b| is_gradient(*b)) {
+        let Some((start, end)) = stretch(g) else {
+            continue;
+        };
+        let mut here = memory.range(..end).filter(|(_, m)| m.0 > start);
+        if let Some((_, (_, by))) = here.find(|(_, m)| !is_gradient(m.1)) {
+            return Err(CheckError::Gradient {
+                buffer: name(g),
+                by: name(*by),
+            });
         }
     }
     Ok(())

@@ -55,7 +55,7 @@ pub struct Cost {
     pub policies: Vec<UnderPolicy>,
     /// The model's own policy.
     pub own: Memory,
-    /// Bytes of parameters, gradients and what the optimiser keeps.
+    /// Bytes of parameters and what the optimiser keeps.
     pub state_bytes: u64,
     /// Bytes of the keys and values of a whole context and of what runs carry over, as they are planned; 0 where none are kept.
     pub cache_bytes: u64,
@@ -347,7 +347,7 @@ fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> RowShar
     }
 }
 
-/// Parameters, rounded ones too where contractions read them so, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well; running means of parameters.
+/// Parameters, rounded ones too where contractions read them so, what the optimiser keeps; with micro-batches, sums of gradients as well; running means of parameters.
 ///
 /// # Errors
 /// When there are more parameters than can be counted.
@@ -362,7 +362,7 @@ pub fn state_bytes(built: &Built, program: &Program) -> Result<u64, TooManyParam
     let kept: u64 = (0..SLOTS.len()).map(kept).sum();
     let sums = program.entries.contains_key(&EntryId::Accumulate);
     let averages = train.is_some_and(|t| t.ema.is_some());
-    let alike = 1 + u64::from(sums) + u64::from(averages);
+    let alike = u64::from(sums) + u64::from(averages);
     Ok(program.param_bytes + program.rounded_bytes() + alike * program.trained_bytes + kept)
 }
 

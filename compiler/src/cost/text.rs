@@ -161,7 +161,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     page.section(&format!("Memory, {rows} of {context} {of}{beside}"));
     let mut table = Table::new(1);
     let training = format!("FLOP per {unit}, training");
-    let heads = ["activations", "recomputed", &training];
+    let heads = ["activations, gradients", "recomputed", &training];
     let first = [Cell::left("policy")].into_iter();
     table.row(first.chain(heads.map(Cell::right)).collect());
     for p in &c.policies {
@@ -176,7 +176,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     page.table(&table);
     page.fact(
         "training state",
-        &format!("{}: parameters, gradients, moments", bytes(c.state_bytes)),
+        &format!("{}: parameters, moments", bytes(c.state_bytes)),
     );
     if let Some(d) = c.decode {
         if d.bytes_per_token > 0 || d.carried_bytes == 0 {

@@ -53,11 +53,11 @@ fn revolving_changes_no_bit_and_saves_memory() {
             assert!(stored == revolved, "{flow}, {slots} slots: other bits");
             arenas.push(arena);
         }
-        // Fewer states never take more, but for what first-fit leaves between them; with a history all states cross anyway.
+        // Fewer states never take more, but for what best fit leaves between them; with a history all states cross anyway.
         assert!(
             arenas
                 .windows(2)
-                .all(|w| w[1] <= w[0] + w[0] / 20 && w[1] < all / 2),
+                .all(|w| w[1] <= w[0] + w[0] / 10 && w[1] < all / 2),
             "{flow}: {arenas:?}"
         );
     }

@@ -7,7 +7,7 @@ use odec_compiler::passes::plan::{
 };
 use odec_program::expr::ReduceOp;
 use odec_program::kernel::{KernelSpec, Rows, Store};
-use odec_program::{Access, Bindings, Body, DType, Size};
+use odec_program::{Access, Bindings, Body, DType, Operand, Size, Slot};
 use proptest::prelude::*;
 
 const AT: Bindings = Bindings::new(2, 8);
@@ -114,7 +114,7 @@ proptest! {
             .into_iter()
             .map(|(size, first, length)| Block { bytes: size * ALIGN, life: Lifetime { first, last: first + length } })
             .collect();
-        let (offsets, peak) = place(&blocks);
+        let (offsets, peak) = place(&blocks, &[]);
         for (i, a) in blocks.iter().enumerate() {
             prop_assert_eq!(offsets[i] % ALIGN, 0);
             prop_assert!(offsets[i] + a.bytes <= peak);
@@ -139,6 +139,27 @@ proptest! {
         let layout = plan(&code, AT).unwrap();
         prop_assert_eq!(check(&code, &layout, AT), Ok(()));
         prop_assert!(layout.lower_bound <= layout.peak && layout.peak <= layout.unshared);
+    }
+
+    /// Gradients take no more than they would beside everything else, and nothing is written over them.
+    #[test]
+    fn gradients_share_the_arena(
+        recipes in prop::collection::vec(
+            (prop::collection::vec(0usize..6, 0..4), 1usize..3, 0u64..3, any::<bool>()), 1..40),
+        some in 1usize..6,
+    ) {
+        let mut code = random_code(&recipes);
+        let alone = plan(&code, AT).unwrap();
+        // The last one made lies first.
+        let mut end = 0;
+        for b in code.buffers.iter_mut().rev().step_by(some) {
+            b.home = gradient(end);
+            end += b.bytes(AT).unwrap().next_multiple_of(ALIGN);
+        }
+        let layout = plan(&code, AT).unwrap();
+        prop_assert_eq!(check(&code, &layout, AT), Ok(()));
+        prop_assert!(end <= layout.peak && layout.lower_bound <= layout.peak);
+        prop_assert!(layout.peak <= end + alone.peak);
     }
 
     /// Moving one value onto another that is alive must not go unnoticed.
@@ -180,6 +201,62 @@ fn a_map_writes_over_an_input_that_dies() {
     assert!(matches!(
         check(&code, &wrong, AT),
         Err(CheckError::Clash { launch: 2, .. })
+    ));
+}
+
+/// A place in the gradients.
+fn gradient(offset: u64) -> Placement {
+    Placement::Fixed(Operand::at(Slot::Grads, offset))
+}
+
+#[test]
+fn what_dies_before_a_gradient_is_written_lies_in_its_place() {
+    let mut code = LaunchList::default();
+    let [a, b, g, c, d] = [0; 5].map(|_| buffer(&mut code, 4));
+    code.buffers[g.0 as usize].home = gradient(0);
+    code.launches = vec![
+        launch(4, &[], &[a], false),
+        launch(4, &[a], &[b], true),
+        launch(4, &[b], &[g], true),
+        launch(4, &[b], &[c], true),
+        launch(4, &[c], &[d], true),
+    ];
+    let layout = plan(&code, AT).unwrap();
+    let at = |b: BufferId| layout.offsets[b.0 as usize].unwrap();
+    assert_eq!((at(a), at(g)), (0, 0));
+    assert!([b, c, d].iter().all(|b| at(*b) > 0));
+
+    let mut wrong = layout.clone();
+    wrong.offsets[d.0 as usize] = Some(0);
+    let found = check(&code, &wrong, AT);
+    assert!(
+        matches!(found, Err(CheckError::Gradient { .. })),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn gradients_of_an_earlier_run_are_left_alone() {
+    let mut code = LaunchList::default();
+    let [all, part, a, b] = [0; 4].map(|_| buffer(&mut code, 4));
+    code.buffers[all.0 as usize].home = gradient(0);
+    code.buffers[part.0 as usize].home = gradient(0);
+    code.launches = vec![
+        launch(4, &[], &[a], false),
+        launch(4, &[all, a], &[b], true),
+        launch(4, &[part], &[b], true),
+    ];
+    let layout = plan(&code, AT).unwrap();
+    let end = code.get(all).bytes(AT).unwrap();
+    let at = |b: BufferId| layout.offsets[b.0 as usize].unwrap();
+    assert_eq!(check(&code, &layout, AT), Ok(()));
+    assert!(at(a) >= end && at(b) >= end);
+
+    let mut wrong = layout.clone();
+    wrong.offsets[a.0 as usize] = Some(0);
+    assert!(matches!(
+        check(&code, &wrong, AT),
+        Err(CheckError::Gradient { .. })
     ));
 }
 

@@ -73,7 +73,8 @@ fn logits_take_the_room_of_one_piece() {
     };
     // 128 tokens, a vocabulary of 256: 128 KiB, of which a piece of 16 rows has an eighth.
     let (whole, cut) = (arena(WHOLE), arena(16 << 10));
-    assert!(cut + (96 << 10) < whole, "{cut} of {whole}");
+    // Gradients lie in the room of whole ones.
+    assert!(cut + (88 << 10) < whole, "{cut} of {whole}");
 }
 
 #[test]

@@ -443,8 +443,8 @@ fn overlaps(
     let written = (0..signature.operands.len()).filter(|n| signature.operands[*n].mode.writes());
     for (w, n) in written.flat_map(|w| (0..signature.operands.len()).map(move |n| (w, n))) {
         let (a, b) = (range(w), range(n));
-        let meet =
-            instr.operands[w].slot == instr.operands[n].slot && a.start < b.end && b.start < a.end;
+        let [one, other] = [w, n].map(|n| memory_of(instr.operands[n].slot));
+        let meet = one == other && a.start < b.end && b.start < a.end;
         // An accumulator or a table reads what it writes, tile by tile, and needs no check against itself. What is walked over does.
         let alone = w == n && signature.operands[w].walks().next().is_none();
         if meet
@@ -457,6 +457,14 @@ fn overlaps(
     Ok(())
 }
 
+/// The slot whose memory a slot is a part of.
+fn memory_of(slot: Slot) -> Slot {
+    match slot {
+        Slot::Grads => Slot::Arena,
+        other => other,
+    }
+}
+
 /// Bytes of a slot at the maxima, and its element type where it has one.
 fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)> {
     let p = &m.program;
@@ -467,7 +475,8 @@ fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>
     match slot {
         Slot::Arena => Some((e.arena_bytes, None)),
         Slot::Params => Some((p.param_bytes, Some(p.real))),
-        Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 | Slot::Average => {
+        Slot::Grads => Some((p.trained_bytes.min(e.arena_bytes), Some(p.real))),
+        Slot::Sums | Slot::Moment1 | Slot::Moment2 | Slot::Average => {
             Some((m.trained_slot_bytes(slot), Some(p.real)))
         }
         Slot::Consts => Some((p.const_bytes, Some(p.real))),
@@ -483,7 +492,7 @@ fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>
 /// training and of either way to predict, token by token or a whole text at once.
 pub fn memory_bytes(m: &Manifest) -> u64 {
     let p = &m.program;
-    let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
+    let arena = p.arena_bytes();
     let fixed = [
         p.param_bytes,
         p.const_bytes,
@@ -507,13 +516,7 @@ pub fn memory_bytes(m: &Manifest) -> u64 {
         ios(&[Accumulate, Grad, Loss, Prepare, Round, Update]),
         ios(&[Forward]).max(ios(&[Decode, Encode, Extend])),
     ];
-    let trained = [
-        Slot::Grads,
-        Slot::Sums,
-        Slot::Moment1,
-        Slot::Moment2,
-        Slot::Average,
-    ];
+    let trained = [Slot::Sums, Slot::Moment1, Slot::Moment2, Slot::Average];
     let trained = trained.map(|slot| m.trained_slot_bytes(slot));
     (fixed.into_iter().chain(trained).chain(ios)).fold(0, u64::saturating_add)
 }

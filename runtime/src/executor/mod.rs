@@ -1,6 +1,6 @@
 //! Runs the entries of a program: slots to memory, inputs to outputs.
 //!
-//! Takes a verified [`Artifact`] and a [`Device`]; owns parameters, gradients, moments, constants and one
+//! Takes a verified [`Artifact`] and a [`Device`]; owns parameters, moments, constants and one
 //! arena shared by all entries. Checks everything a caller gives (names, shapes, token ids, sizes), so
 //! that launches need not. A run may be asked for ([`Executor::queue`]) and its outputs taken later; a device that works by itself goes from
 //! one run to the next. Leaves inputs and outputs to `ports`, what a run is for to [`mod@crate::train`],
@@ -37,6 +37,7 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Params,
+    /// The beginning of the arena: they outlive the run that makes them until an entry runs that does not read them.
     Grads,
     Sums,
     Moment1,
@@ -59,7 +60,7 @@ impl State {
     pub fn bytes(self, m: &Manifest) -> u64 {
         match self {
             State::Params => m.program.param_bytes,
-            State::Grads => m.trained_slot_bytes(Slot::Grads),
+            State::Grads => m.program.gradient_bytes(),
             State::Sums => m.trained_slot_bytes(Slot::Sums),
             State::Moment1 => m.trained_slot_bytes(Slot::Moment1),
             State::Moment2 => m.trained_slot_bytes(Slot::Moment2),
@@ -91,7 +92,7 @@ const AHEAD: usize = 4;
 pub struct Executor {
     artifact: Artifact,
     device: Box<dyn Device>,
-    /// By [`State`].
+    /// By [`State`]; that of gradients is the whole arena.
     memories: Vec<Memory>,
     consts: Buffer,
     prepared: Buffer,
@@ -99,7 +100,6 @@ pub struct Executor {
     /// This process wrote parameters that are not rounded yet.
     unrounded: bool,
     kept: KeptMemory,
-    arena: Buffer,
     /// Of the entries that were run: logits of a whole batch are large.
     ports: BTreeMap<EntryId, IoBuffers>,
     poison: bool,
@@ -125,13 +125,16 @@ impl Executor {
         device.copy_in(words, words);
         let mut memories = Vec::new();
         for state in State::ALL {
+            let bytes = match state {
+                State::Grads => p.arena_bytes(),
+                other => other.bytes(m),
+            };
             memories.push(Memory {
-                buffer: device.allocate(state.bytes(m))?,
+                buffer: device.allocate(bytes)?,
                 ahead: false,
                 behind: false,
             });
         }
-        let arena = p.entries.values().map(|e| e.arena_bytes).max();
         let mut x = Executor {
             memories,
             consts,
@@ -139,7 +142,6 @@ impl Executor {
             rounded: device.allocate(p.rounded_bytes())?,
             unrounded: p.entries.contains_key(&EntryId::Round),
             kept: KeptMemory::default(),
-            arena: device.allocate(arena.unwrap_or(0))?,
             ports: BTreeMap::new(),
             poison: false,
             check_nonfinite: false,
@@ -297,10 +299,11 @@ impl Executor {
     pub fn fetch(&mut self, states: &[State]) -> Result<(), RunError> {
         let mut asked = false;
         for state in states {
+            let n = (state.bytes(self.artifact.manifest()) / WORD) as usize;
             let memory = &mut self.memories[*state as usize];
             if memory.behind {
                 let words: Words = memory.buffer.words();
-                self.device.copy_out(words, words);
+                self.device.copy_out(&words[..n], &words[..n]);
                 (memory.behind, asked) = (false, true);
             }
         }
@@ -317,7 +320,8 @@ impl Executor {
     pub fn state(&self, state: State) -> Reals<'_> {
         let memory = &self.memories[state as usize];
         assert!(!memory.behind, "{state:?} was not fetched");
-        memory.buffer.reals(self.real())
+        let n = (state.bytes(self.manifest()) / self.real().bytes()) as usize;
+        memory.buffer.reals(self.real()).part(0..n)
     }
 
     /// The same, to write.
@@ -551,11 +555,6 @@ impl Executor {
                 device.copy_in(&from.words()[..n], &to[..n]);
             }
         }
-        let arena: Words = self.arena.words();
-        if self.poison {
-            device.fill(arena, POISON);
-            output_words.iter().for_each(|w| device.fill(w, POISON));
-        }
         let states = self.memories.iter_mut().map(|m| -> Words {
             let words: Words = m.buffer.words();
             if std::mem::take(&mut m.ahead) {
@@ -565,6 +564,16 @@ impl Executor {
             words
         });
         let states: Vec<Words> = states.collect();
+        let arena = states[State::Grads as usize];
+        let gradients = &arena[..(State::Grads.bytes(manifest) / WORD) as usize];
+        if self.poison {
+            let kept = match id {
+                EntryId::Accumulate | EntryId::Update => gradients.len(),
+                _ => 0,
+            };
+            device.fill(&arena[kept..], POISON);
+            output_words.iter().for_each(|w| device.fill(w, POISON));
+        }
         let (consts, prepared) = (self.consts.words(), self.prepared.words());
         let rounded = self.rounded.words();
         let (cache, kept_from) = self.kept.of(&mut kept::Of {
@@ -577,7 +586,7 @@ impl Executor {
             let words = match o.slot {
                 Slot::Arena => arena,
                 Slot::Params => states[State::Params as usize],
-                Slot::Grads => states[State::Grads as usize],
+                Slot::Grads => gradients,
                 Slot::Sums => states[State::Sums as usize],
                 Slot::Moment1 => states[State::Moment1 as usize],
                 Slot::Moment2 => states[State::Moment2 as usize],

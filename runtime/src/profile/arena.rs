@@ -1,19 +1,17 @@
 //! Bytes of the arena in use while an entry runs.
 //!
-//! Takes an entry; gives for each launch how many bytes hold something that it or a later one reads, or that it writes. A launch of a part
-//! of the rows counts as one of all.
+//! Takes an entry; gives for each launch how many bytes hold something that it or a later one reads, or that it writes; gradients are there for
+//! another entry. A launch of a part of the rows counts as one of all.
 
 use odec_program::kernel::Mode;
-use odec_program::{Entry, Piece, Program, Slot};
+use odec_program::{Entry, Instr, Piece, Program, Slot};
 use std::collections::BTreeMap;
 
 /// By instruction, at the largest sizes.
 pub fn in_use(program: &Program, e: &Entry) -> Vec<u64> {
     let at = e.maxima.longest();
     let tokens = at.batch.saturating_mul(at.seq);
-    let mut live = Ranges::default();
-    let mut out = vec![0; e.instrs.len()];
-    for (n, i) in e.instrs.iter().enumerate().rev() {
+    let touched = |i: &Instr| -> Vec<_> {
         let signature = program.kernels[i.kernel as usize].spec.signature();
         let dims = i.dims.iter().map(|d| Piece::ALL.dim(*d, at).unwrap_or(0));
         let dims: Vec<u64> = dims.collect();
@@ -24,21 +22,31 @@ pub fn in_use(program: &Program, e: &Entry) -> Vec<u64> {
             };
             (o.offset, o.offset.saturating_add(bytes))
         };
-        let touched: Vec<_> = (i.operands.iter().zip(&signature.operands))
-            .filter(|(o, _)| o.slot == Slot::Arena)
+        (i.operands.iter().zip(&signature.operands))
+            .filter(|(o, _)| matches!(o.slot, Slot::Arena | Slot::Grads))
             .map(|(o, access)| {
                 let elements = access.elements(&dims).unwrap_or(0);
                 let bytes = elements.saturating_mul(access.dtype.bytes());
-                (range(o, bytes), access.mode)
+                (range(o, bytes), access.mode, o.slot)
             })
-            .collect();
+            .collect()
+    };
+    let mut live = Ranges::default();
+    for (range, _, slot) in e.instrs.iter().flat_map(touched) {
+        if slot == Slot::Grads {
+            live.add(range);
+        }
+    }
+    let mut out = vec![0; e.instrs.len()];
+    for (n, i) in e.instrs.iter().enumerate().rev() {
+        let touched = touched(i);
         let mut now = live.clone();
-        touched.iter().for_each(|(range, _)| now.add(*range));
+        touched.iter().for_each(|(range, ..)| now.add(*range));
         out[n] = now.bytes();
-        let written = touched.iter().filter(|(_, mode)| *mode == Mode::Write);
-        written.for_each(|(range, _)| live.remove(*range));
-        let read = touched.iter().filter(|(_, mode)| mode.reads());
-        read.for_each(|(range, _)| live.add(*range));
+        let written = touched.iter().filter(|(_, mode, _)| *mode == Mode::Write);
+        written.for_each(|(range, ..)| live.remove(*range));
+        let read = touched.iter().filter(|(_, mode, _)| mode.reads());
+        read.for_each(|(range, ..)| live.add(*range));
     }
     out
 }

@@ -299,8 +299,8 @@ pub fn manifest() -> Manifest {
     let (embed, head) = (0, TABLE * 4);
     let r = BATCH * CONTEXT;
 
-    // The arena: x, packed head, logits, a row vector, d_x, packed x.
-    let x = 0;
+    // The arena: gradients, x, packed head, logits, a row vector, d_x, packed x.
+    let x = 2 * TABLE * 4;
     let packed = x + f(r * WIDTH);
     let scores = packed + f(TABLE.max(r * WIDTH));
     let per_row = scores + f(r * VOCAB);

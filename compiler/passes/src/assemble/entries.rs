@@ -9,7 +9,7 @@ use crate::epilogue_fusion::fuse_epilogues;
 use crate::facts::Facts;
 use crate::fuse::{Fusion, fuse};
 use crate::launch_list::{Buffer, BufferId, Launch, LaunchList, Placement, Spec};
-use crate::layout::ParamTable;
+use crate::layout::{ALIGN, ParamTable, ROW};
 use crate::lower::{Homes, lower};
 use crate::plan::{Layout, check, plan};
 use crate::product_fusion::fuse_products;
@@ -18,7 +18,7 @@ use odec_graph::ops::{Cache as OpCache, Carry as OpCarry, OpKind};
 use odec_graph::{Graph, TensorType};
 use odec_program::gpu::tensor::warpgroup::Tokens;
 use odec_program::kernel::KernelSpec;
-use odec_program::manifest::{Constant, Memory};
+use odec_program::manifest::{Constant, Memory, Param};
 use odec_program::site::{Pass, Site, Sites};
 use odec_program::{
     Coeff, Dim, Entry, EntryId, Instr, Io, Kept, Kernel, Maxima, Operand, ResultId, Size, Slot,
@@ -159,6 +159,7 @@ impl<'a> Maker<'a> {
         }
         if name == EntryId::Grad {
             self.zero_the_rest(&graph, &mut code);
+            self.zero_between(&mut code);
         }
         let goes_on = matches!(name, EntryId::Decode | EntryId::Extend);
         if !goes_on {
@@ -298,26 +299,62 @@ impl<'a> Maker<'a> {
             .iter()
             .filter(|p| p.offset < self.table.trained && !given.contains(p.path.as_str()))
         {
-            let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
-            let ty = TensorType::real(shape);
-            let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), self.table.real);
-            let home = Placement::Fixed(Operand::at(Slot::Grads, p.offset));
             let name = ResultId::Gradient(&p.path).to_string();
-            let b = code.buffer(name.clone(), self.table.real, ty.size(), home);
-            code.launches.push(Launch {
-                spec: KernelSpec::Rows(spec).into(),
-                args: vec![b],
-                dims,
-                coeffs,
-                site: Site {
-                    path: name,
-                    pass: Pass::Backward,
-                    ..Site::default()
-                }
-                .into(),
-                guard: None,
-                held: None,
-            });
+            let zero = self.zero(code, name, p.offset, &p.shape);
+            code.launches.push(zero);
+        }
+    }
+
+    /// What of [`Slot::Grads`] is no gradient, but read with them: the ends of areas, and lines that a parameter does not fill. The areas of such parameters
+    /// are filled before all else.
+    fn zero_between(&self, code: &mut LaunchList) {
+        let (real, mut first) = (self.table.real.bytes(), Vec::new());
+        for area in &self.table.areas {
+            let params = self.table.params.iter();
+            let params = params.filter(|p| (area.start..area.end).contains(&p.offset));
+            let end = |p: &Param| p.offset + p.elements() * real;
+            let is_ragged = |p: &Param| end(p) % ALIGN != 0;
+            let from = match params.clone().any(is_ragged) {
+                true => area.start,
+                false => params.map(end).max().unwrap_or(area.start),
+            };
+            if from == area.end {
+                continue;
+            }
+            let cols = match (area.end - from) / real % ROW {
+                0 => ROW,
+                _ => ALIGN / real,
+            };
+            let shape = [(area.end - from) / real / cols, cols];
+            let zero = self.zero(code, "grad.padding".into(), from, &shape);
+            match from == area.start {
+                true => first.push(zero),
+                false => code.launches.push(zero),
+            }
+        }
+        code.launches.splice(..0, first);
+    }
+
+    /// A launch that fills a part of [`Slot::Grads`] with zeros.
+    fn zero(&self, code: &mut LaunchList, name: String, offset: u64, shape: &[u64]) -> Launch {
+        let shape: Vec<Dim> = shape.iter().map(|n| Dim::Fixed(*n)).collect();
+        let ty = TensorType::real(shape);
+        let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), self.table.real);
+        let home = Placement::Fixed(Operand::at(Slot::Grads, offset));
+        let b = code.buffer(name.clone(), self.table.real, ty.size(), home);
+        Launch {
+            spec: KernelSpec::Rows(spec).into(),
+            args: vec![b],
+            dims,
+            coeffs,
+            site: Site {
+                path: name,
+                pass: Pass::Backward,
+                ..Site::default()
+            }
+            .into(),
+            guard: None,
+            held: None,
         }
     }
 
