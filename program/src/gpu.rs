@@ -81,7 +81,7 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             shared: scatter::SHARED,
         },
         KernelSpec::Columns(k) => Shape {
-            blocks: k.cols.div_ceil(columns::cols(k)),
+            blocks: k.cols.div_ceil(columns::cols(k)) * k.parts,
             threads: columns::threads(k),
             shared: 2 * columns::threads(k) * 4,
         },
@@ -237,8 +237,11 @@ pub mod columns {
     }
 
     /// Threads of a block: as many as there are, with 64 registers each, for what most models sum. Positions and long expressions take
-    /// more registers, places of windows still more.
+    /// more registers, places of windows still more. A part of the rows has fewer.
     pub fn threads(k: &Columns) -> u64 {
+        if k.parts > 1 {
+            return 256;
+        }
         let short = k.body.nodes.len() <= 8 && !rows_read(k).any(RowMap::by_position);
         match (reads_windows(k), short) {
             (true, _) => 256,

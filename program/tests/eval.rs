@@ -303,6 +303,7 @@ fn columns_kernel() {
         body: b,
         value: y,
         accumulate: false,
+        parts: 1,
     };
     let x: Vec<f32> = (0..rows * cols).map(|i| (i % 13) as f32).collect();
     let w: Vec<f32> = (0..rows).map(|i| i as f32).collect();
@@ -318,6 +319,38 @@ fn columns_kernel() {
     assert_eq!(memory.0[2][64], 2.0 * want[64]);
 }
 
+/// Parts are as large as each other, and each is summed as a kernel of its rows alone would.
+#[test]
+fn columns_in_parts() {
+    let (rows, parts, cols) = (2 * Columns::BLOCK + 23, 3, 5);
+    let mut b = Body::default();
+    let value = b.load(0, Access::full(cols));
+    let mut kernel = Columns {
+        dtype: DType::F32,
+        cols,
+        operands: vec![DType::F32; 2],
+        uniforms: 0,
+        body: b,
+        value,
+        accumulate: false,
+        parts,
+    };
+    let x: Vec<f32> = (0..rows * cols).map(|i| 1.0 / (i + 1) as f32).collect();
+    let mut apart = Vectors(vec![x.clone(), vec![f32::NAN; (parts * cols) as usize]]);
+    for part in (0..parts).rev() {
+        eval_columns(&kernel, &mut apart, [rows, 1], &[], part..part + 1);
+    }
+    let all: Vec<_> = (0..parts).map(|n| kernel.part(n, rows)).collect();
+    assert_eq!(all, [0..50, 50..100, 100..151]);
+    kernel.parts = 1;
+    for (n, part) in all.into_iter().enumerate() {
+        let x = x[(part.start * cols) as usize..(part.end * cols) as usize].to_vec();
+        let mut alone = Vectors(vec![x, vec![f32::NAN; cols as usize]]);
+        eval_columns(&kernel, &mut alone, [part.end - part.start, 1], &[], 0..1);
+        assert_eq!(apart.0[1][n * cols as usize..][..cols as usize], alone.0[1]);
+    }
+}
+
 #[test]
 fn columns_are_added_in_blocks_of_rows() {
     let rows = 2 * Columns::BLOCK + 22;
@@ -331,6 +364,7 @@ fn columns_are_added_in_blocks_of_rows() {
         body: b,
         value,
         accumulate: false,
+        parts: 1,
     };
     let x: Vec<f32> = (0..rows).map(|i| 1.0 / (i + 1) as f32).collect();
     let add = |x: &[f32]| x.iter().fold(0.0, |sum, x| sum + x);

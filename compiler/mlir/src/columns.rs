@@ -1,7 +1,7 @@
 //! Sums over all rows, column by column.
 //!
-//! Takes a [`Columns`] spec; emits, for each tile of 64 columns, a loop over blocks of rows and one over the rows of each, with
-//! the tile's sums in registers. Every column is summed on its own and in the spec's order, so neither the split into
+//! Takes a [`Columns`] spec; emits, for each 64 columns, a loop over blocks of rows and one over the rows of each, with
+//! their sums in registers. Every column is summed on its own and in the spec's order, so neither the split into
 //! tiles nor the width of the target's vectors shows in the result.
 
 use crate::access::{
@@ -43,23 +43,60 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Columns) -> Result<(), String> {
     let by_position = sums.loads().any(|a| a.row.by_position());
     let seq = by_position.then(|| e.dim(1));
 
-    // Whole tiles, then the ragged one if this launch has it.
-    let (begin, end) = (e.begin(), e.end());
+    let (begin, end, zero) = (e.begin(), e.end(), e.int(0));
     let whole = e.int((kernel.cols / Columns::TILE) as i64);
+    let rest = kernel.cols % Columns::TILE;
+    let ragged = e.int((kernel.cols - rest) as i64);
+    let out = sums.pointers[kernel.operands.len() - 1];
+    let all = Rows {
+        from: zero,
+        to: rows,
+        rows,
+        seq,
+    };
+    if kernel.parts > 1 {
+        e.for_each(begin, end, 1, |e, part| {
+            let start = |e: &mut Emitter, part: Val| {
+                let start = e.mul(part, rows);
+                e.div_int(start, kernel.parts as i64)
+            };
+            let after = e.add_int(part, 1);
+            let (from, to) = (start(e, part), start(e, after));
+            let first = e.mul_int(part, kernel.cols as i64);
+            let out = e.at(out, first, e.elem);
+            let of = Rows { from, to, ..all };
+            e.for_each(zero, whole, 1, |e, t| {
+                let first = e.mul_int(t, Columns::TILE as i64);
+                sums.tile(e, (first, Columns::TILE), of, &uniforms, out);
+            });
+            if rest > 0 {
+                sums.tile(e, (ragged, rest), of, &uniforms, out);
+            }
+        });
+        return Ok(());
+    }
+    // Whole tiles, then the ragged one if this launch has it.
     let last = e.min(end, whole);
     e.for_each(begin, last, 1, |e, t| {
         let first = e.mul_int(t, Columns::TILE as i64);
-        sums.tile(e, first, Columns::TILE, rows, seq, &uniforms);
+        sums.tile(e, (first, Columns::TILE), all, &uniforms, out);
     });
-    let rest = kernel.cols % Columns::TILE;
     if rest > 0 {
         let included = e.cmp(Cmp::Gt, end, whole);
         e.when(included, |e| {
-            let first = e.int((kernel.cols - rest) as i64);
-            sums.tile(e, first, rest, rows, seq, &uniforms);
+            sums.tile(e, (ragged, rest), all, &uniforms, out);
         });
     }
     Ok(())
+}
+
+/// The rows `from..to` of all rows, and the length of sequences where elements are read by position.
+#[derive(Clone, Copy)]
+struct Rows {
+    from: Val,
+    to: Val,
+    rows: Val,
+    seq: Option<Val>,
 }
 
 struct ColumnSums<'a> {
@@ -129,15 +166,14 @@ impl ColumnSums<'_> {
         out
     }
 
-    /// Sums `width` columns from `first` on.
+    /// Sums `width` columns from `first` on, of some rows, to a row of `out`.
     fn tile(
         &self,
         e: &mut Emitter,
-        first: Val,
-        width: u64,
-        rows: Val,
-        seq: Option<Val>,
+        (first, width): (Val, u64),
+        of: Rows,
         uniforms: &Values,
+        out: Val,
     ) {
         let vectors: Vec<access::Columns> = (0..width.div_ceil(WIDTH))
             .map(|v| access::Columns {
@@ -148,23 +184,22 @@ impl ColumnSums<'_> {
             .collect();
         let ty = Type::vector(e.elem, WIDTH);
         let nothing = vec![e.float(0.0, ty); vectors.len()];
-        let none = e.int(0);
         let mut start = nothing.clone();
-        start.extend(seq.map(|_| none));
+        start.extend(of.seq.map(|seq| e.rem(of.from, seq)));
         let block = Columns::BLOCK as i64;
-        let totals = e.for_with(none, rows, block, &start, |e, from, before| {
+        let totals = e.for_with(of.from, of.to, block, &start, |e, from, before| {
             let to = e.add_int(from, block);
-            let to = e.min(to, rows);
+            let to = e.min(to, of.to);
             let (totals, position) = before.split_at(vectors.len());
             let start = [&nothing, position].concat();
-            let mut after = self.rows(e, &vectors, (from, to), (seq, rows), &start, uniforms);
+            let of = Rows { from, to, ..of };
+            let mut after = self.rows(e, &vectors, of, &start, uniforms);
             for (sum, total) in after.iter_mut().zip(totals) {
                 *sum = e.add(*total, *sum);
             }
             after
         });
-        let (out, elem) = (self.kernel.operands.len() - 1, e.elem);
-        let out = self.pointers[out];
+        let elem = e.elem;
         for (cols, total) in vectors.iter().zip(totals) {
             let value = if self.kernel.accumulate {
                 let before = load_columns(e, out, elem, ColMap::Col, *cols);
@@ -176,24 +211,23 @@ impl ColumnSums<'_> {
         }
     }
 
-    /// Adds the rows `from..to` to the sums that `start` begins with; behind them is the first row's position, where there is a `seq`.
+    /// Adds some rows to the sums that `start` begins with; behind them is the first row's position, where there is a `seq`.
     /// Gives the same after the last row.
     fn rows(
         &self,
         e: &mut Emitter,
         vectors: &[access::Columns],
-        (from, to): (Val, Val),
-        (seq, rows): (Option<Val>, Val),
+        of: Rows,
         start: &[Val],
         uniforms: &Values,
     ) -> Vec<Val> {
         let ty = Type::vector(e.elem, WIDTH);
         let none = e.int(0);
-        e.for_with(from, to, 1, start, |e, r, carried| {
-            let position = seq.map(|seq| Position {
+        e.for_with(of.from, of.to, 1, start, |e, r, carried| {
+            let position = of.seq.map(|seq| Position {
                 at: carried[vectors.len()],
                 seq,
-                rows,
+                rows: of.rows,
             });
             let at = Some(RowAt { row: r, position });
             let mut scalars = uniforms.clone();

@@ -1,6 +1,6 @@
 //! Pack kernels: a right-hand operand as panels of columns.
 //!
-//! A tile of a launch is one panel; see [`odec_program::kernel::Pack`] for the layout. Of weights in integers, a group of a panel is brought to scratch in f32
+//! A tile of a launch is one panel, or some rows of all panels; see [`odec_program::kernel::Pack`] for the layout. Of weights in integers, a group of a panel is brought to scratch in f32
 //! as any other panel is, and quantized from there as [`odec_program::quantized`] says.
 
 use crate::emit::{Cmp, Elem, Emitter, Val};
@@ -50,19 +50,23 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
         false => k,
     };
     let all = matches!(spec.n, Extent::Static(n) if n % width == 0);
-    let (begin, end) = (e.begin(), e.end());
-    e.for_each(begin, end, 1, |e, tile| {
-        let first = e.mul_int(tile, width as i64);
+    let (begin, end, zero) = (e.begin(), e.end(), e.int(0));
+    // Of a panel, `count` rows from `start` on.
+    let panel = |e: &mut Emitter, panel: Val, (start, count): (Val, Val)| {
+        let first = e.mul_int(panel, width as i64);
         let valid = match all {
             true => e.int(width as i64),
             false => e.sub(n, first),
         };
-        let offset = e.mul(first, depth);
+        let (offset, before) = (e.mul(first, depth), e.mul_int(start, width as i64));
+        let offset = e.add(offset, before);
         let to = e.at(packed, offset, panel_elem);
-        let (offset, stride) = match (spec.transposed, pairs) {
-            (true, false) => (offset, k),
-            (true, true) => (e.mul(first, k), k),
-            (false, _) => (first, n),
+        let (offset, stride) = match spec.transposed {
+            true => (e.mul(first, k), k),
+            false => {
+                let before = e.mul(start, n);
+                (e.add(first, before), n)
+            }
         };
         let from = e.at(b, offset, elem);
         if pairs {
@@ -71,7 +75,7 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
                 elem,
                 stride,
                 valid,
-                count: k,
+                count,
                 to,
                 width,
                 order: spec.order,
@@ -87,7 +91,7 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
             rounding,
             stride,
             valid,
-            count: k,
+            count,
             to,
             width,
         };
@@ -95,6 +99,17 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
             true => panel::transpose(e, p),
             false => panel::copy(e, p),
         }
+    };
+    if !spec.by_rows() {
+        e.for_each(begin, end, 1, |e, tile| panel(e, tile, (zero, k)));
+        return Ok(());
+    }
+    let panels = e.div_ceil(n, width as i64);
+    e.for_each(begin, end, 1, |e, tile| {
+        let start = e.mul_int(tile, Pack::ROWS as i64);
+        let (left, most) = (e.sub(k, start), e.int(Pack::ROWS as i64));
+        let count = e.min(left, most);
+        e.for_each(zero, panels, 1, |e, p| panel(e, p, (start, count)));
     });
     Ok(())
 }

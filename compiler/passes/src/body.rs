@@ -240,6 +240,7 @@ pub fn columns(
         body: Body::default(),
         value,
         accumulate,
+        parts: 1,
     };
     let dims = w.dims();
     Ok(Bound {
@@ -334,6 +335,22 @@ pub fn sum_of_parts(cols: u64, parts: u64, accumulates: bool, real: DType) -> Ro
         uniforms: 0,
         body,
         stores: vec![store],
+    }
+}
+
+/// A kernel that adds up rows of `cols` numbers, onto what is there if it `accumulates`. Operands: the rows, the sums.
+pub fn sum_of_rows(cols: u64, accumulates: bool, real: DType) -> Columns {
+    let mut body = Body::default();
+    let value = body.load(0, Access::full(cols));
+    Columns {
+        dtype: real,
+        cols,
+        operands: vec![real; 2],
+        uniforms: 0,
+        body,
+        value,
+        accumulate: accumulates,
+        parts: 1,
     }
 }
 

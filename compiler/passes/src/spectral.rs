@@ -198,6 +198,7 @@ fn transposed_times(real: DType, cols: u64) -> Columns {
         body,
         value,
         accumulate: false,
+        parts: 1,
     }
 }
 

@@ -292,6 +292,7 @@ fn column_sum(real: DType) -> Columns {
         body,
         value,
         accumulate: false,
+        parts: 1,
     }
 }
 

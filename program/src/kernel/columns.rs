@@ -11,11 +11,11 @@ use crate::real::Real;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Sums `value` over all rows, for each column: `out[c] = finish(Σ_r value(r, c))`, or with
-/// `accumulate`, `out[c] += …`.
+/// Sums `value` over all rows, for each column: `out[c] = Σ_r value(r, c)`, or with `accumulate`, `out[c] += …`. In
+/// `parts`, the rows of each part ([`Columns::part`]) are summed by themselves: `out[part · cols + c]`.
 ///
-/// dims: `[rows, seq]`. tiles: blocks of [`Columns::TILE`] columns. Each column is summed on its own: the rows of each block
-/// of [`Columns::BLOCK`] in order from +0, then these sums in order from +0. `value` contains no reduction. The output is the
+/// dims: `[rows, seq]`. tiles: blocks of [`Columns::TILE`] columns, or with several parts a part each. Each column is summed on its own: the rows of each
+/// block of [`Columns::BLOCK`] in order from +0, then these sums in order from +0. `value` contains no reduction. The output is the
 /// last operand.
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Columns {
@@ -26,12 +26,31 @@ pub struct Columns {
     pub body: Body,
     pub value: ExprId,
     pub accumulate: bool,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub parts: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn is_one(parts: &u64) -> bool {
+    *parts == 1
 }
 
 impl Columns {
     pub const TILE: u64 = 64;
     /// Rows that are added one after the other; blocks of them can be added side by side.
     pub const BLOCK: u64 = 64;
+    /// Parts of the rows of a batch. Threads that take parts read rows that they have made ([`super::Rows`] and contractions share rows out in the same
+    /// way); one that takes columns reads those of all others. So many are shared out evenly, and have few sums to add.
+    pub const PARTS: u64 = 32;
+
+    /// The rows of a part: all parts are equally large, but for one row.
+    pub fn part(&self, n: u64, rows: u64) -> Range<u64> {
+        let start = |n: u64| rows * n / self.parts;
+        start(n)..start(n + 1)
+    }
 }
 
 pub(super) struct ColumnsKind;
@@ -47,6 +66,9 @@ impl Kind for ColumnsKind {
     fn validate(k: &Columns) -> Result<(), String> {
         validate::sums(k.dtype)?;
         validate::length("columns", k.cols)?;
+        if !(1..=Columns::PARTS).contains(&k.parts) || k.parts > 1 && k.accumulate {
+            return Err(format!("its rows come in {} parts", k.parts));
+        }
         validate::operands(k.dtype, &k.operands)?;
         let Some((out, inputs)) = k.operands.split_last() else {
             return Err("it has no output".into());
@@ -72,7 +94,7 @@ impl Kind for ColumnsKind {
         walked(&k.body, Cols::Fixed(k.cols), &mut operands);
         if let Some(out) = operands.last_mut() {
             (out.name, out.mode) = ("output", Mode::written(k.accumulate));
-            out.extent.push(Count::fixed(k.cols));
+            out.extent.push(Count::fixed(k.parts * k.cols));
         }
         Signature {
             dtype: k.dtype,
@@ -85,7 +107,10 @@ impl Kind for ColumnsKind {
     }
 
     fn tiles(k: &Columns, _: &[u64]) -> u64 {
-        k.cols.div_ceil(Columns::TILE)
+        match k.parts {
+            1 => k.cols.div_ceil(Columns::TILE),
+            parts => parts,
+        }
     }
 
     fn headline(k: &Columns) -> String {
@@ -94,7 +119,11 @@ impl Kind for ColumnsKind {
         } else {
             "sums"
         };
-        format!("{sums} of {} columns over rows", k.cols)
+        let parts = match k.parts {
+            1 => String::new(),
+            n => format!(", in {n} parts"),
+        };
+        format!("{sums} of {} columns over rows{parts}", k.cols)
     }
 
     fn run<T: Real>(k: &Columns, m: &mut (impl Memory<T> + Indices), at: Launch) {
@@ -109,7 +138,7 @@ impl Kind for ColumnsKind {
         let factor = body.uniform(0);
         let product = body.mul(x, weight);
         let value = body.mul(product, factor);
-        let sample = |(dtype, inputs, accumulate)| {
+        let sample = |(dtype, inputs, accumulate, parts)| {
             let spec = Columns {
                 dtype,
                 cols: 70,
@@ -118,19 +147,21 @@ impl Kind for ColumnsKind {
                 body: body.clone(),
                 value,
                 accumulate,
+                parts,
             };
             Sample::new(spec, &[4, 1], &[0.5])
         };
         let of = [
-            (DType::F32, DType::F32, false),
-            (DType::F32, DType::Bf16, true),
-            (DType::F64, DType::F64, true),
+            (DType::F32, DType::F32, false, 1),
+            (DType::F32, DType::Bf16, true, 1),
+            (DType::F64, DType::F64, true, 1),
+            (DType::F32, DType::F32, false, 3),
         ];
         of.map(sample).into()
     }
 }
 
-/// Runs column blocks `tiles` of a [`Columns`] kernel. `dims` are `[rows, seq]`. Sums are added to the output in
+/// Runs tiles of a [`Columns`] kernel. `dims` are `[rows, seq]`. Sums are added to the output in
 /// the end when the kernel accumulates.
 pub fn eval_columns<T: Real>(
     kernel: &Columns,
@@ -139,17 +170,43 @@ pub fn eval_columns<T: Real>(
     uniforms: &[f64],
     tiles: Range<u64>,
 ) {
-    let mut body = Evaluator::new(&kernel.body, uniforms);
-    let out = kernel.operands.len() as u32 - 1;
-    let cols = tiles.start * Columns::TILE..(tiles.end * Columns::TILE).min(kernel.cols);
-    if cols.is_empty() {
+    if kernel.parts > 1 {
+        for n in tiles {
+            let (rows, first) = (kernel.part(n, dims[0]), n * kernel.cols);
+            sums(
+                kernel,
+                memory,
+                dims,
+                uniforms,
+                (rows, 0..kernel.cols),
+                first,
+            );
+        }
         return;
     }
+    let cols = tiles.start * Columns::TILE..(tiles.end * Columns::TILE).min(kernel.cols);
+    if !cols.is_empty() {
+        let first = cols.start;
+        sums(kernel, memory, dims, uniforms, (0..dims[0], cols), first);
+    }
+}
+
+/// Sums of some rows in some columns, to the output from number `first` on.
+fn sums<T: Real>(
+    kernel: &Columns,
+    memory: &mut impl Memory<T>,
+    dims: [u64; 2],
+    uniforms: &[f64],
+    (rows, cols): (Range<u64>, Range<u64>),
+    first: u64,
+) {
+    let mut body = Evaluator::new(&kernel.body, uniforms);
+    let out = kernel.operands.len() as u32 - 1;
     let nothing = vec![T::ZERO; (cols.end - cols.start) as usize];
     let mut totals = nothing.clone();
-    for first in (0..dims[0]).step_by(Columns::BLOCK as usize) {
+    for block in rows.clone().step_by(Columns::BLOCK as usize) {
         let mut sums = nothing.clone();
-        for r in first..(first + Columns::BLOCK).min(dims[0]) {
+        for r in block..(block + Columns::BLOCK).min(rows.end) {
             body.row(memory, r, dims, cols.clone(), &[]);
             for (c, sum) in sums.iter_mut().enumerate() {
                 *sum = T::binary(BinaryOp::Add, *sum, body.value(kernel.value, c));
@@ -159,7 +216,7 @@ pub fn eval_columns<T: Real>(
             *total = T::binary(BinaryOp::Add, *total, sum);
         }
     }
-    for (c, total) in cols.zip(totals) {
+    for (c, total) in (first..).zip(totals) {
         let value = if kernel.accumulate {
             T::binary(BinaryOp::Add, memory.load(out, c), total)
         } else {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// panels of an f32 B are rounded. A B that is `quantized` has bytes for panels: of each panel, groups of rows one after the other, of each group the
 /// scales of the columns and then its rows of integers ([`Quantized::place`]). Columns that do not exist are zeros, rows that do not exist are left out.
 ///
-/// dims: `[n, k]`. tiles: one per panel, `ceil(n / nr)`. operands: B, packed.
+/// dims: `[n, k]`. tiles: one per panel, `ceil(n / nr)`, or of what has a row for each token [`Pack::ROWS`] rows each ([`Pack::by_rows`]). operands: B, packed.
 /// `transposed: false`: B is stored [k, n] (row stride n); `true`: stored [n, k] (row stride k).
 /// The packed buffer holds `ceil(n / nr) · nr · depth` elements, `depth` that of the order; of a quantized B [`Quantized::bytes`].
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
@@ -83,7 +83,10 @@ impl Kind for PackKind {
     }
 
     fn tiles(p: &Pack, dims: &[u64]) -> u64 {
-        dims[0].div_ceil(p.nr.into())
+        match p.by_rows() {
+            true => dims[1].div_ceil(Pack::ROWS),
+            false => dims[0].div_ceil(p.nr.into()),
+        }
     }
 
     fn headline(p: &Pack) -> String {
@@ -151,6 +154,15 @@ impl Kind for PackKind {
 }
 
 impl Pack {
+    /// Rows of a tile, whole chunks of all orders.
+    pub const ROWS: u64 = 64;
+
+    /// Whether a tile is some rows of B in all panels, not a panel: threads read the rows of tokens that they have made.
+    pub fn by_rows(&self) -> bool {
+        let tokens = !self.transposed && self.k == Extent::Dynamic;
+        tokens && self.quantized.is_none()
+    }
+
     /// Scratch where B is quantized: a group of a panel in f32.
     fn scratch(&self, q: Quantized) -> Count {
         Count::fixed(u64::from(q.group) * u64::from(self.nr))

@@ -135,6 +135,7 @@ impl Plan {
             body: k.b,
             value,
             accumulate: false,
+            parts: 1,
         };
         self.steps.push(Step::Columns(kernel, args, rows));
     }

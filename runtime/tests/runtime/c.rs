@@ -155,7 +155,7 @@ fn function(k: &Kernel) -> String {
         }
         KernelSpec::Columns(k) => {
             // Narrow ones only: a single tile.
-            assert!(k.cols <= Columns::TILE && !k.accumulate);
+            assert!(k.cols <= Columns::TILE && !k.accumulate && k.parts == 1);
             let _ = writeln!(
                 s,
                 " float total[{0}] = {{0}}, sum[{0}] = {{0}};

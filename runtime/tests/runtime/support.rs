@@ -121,6 +121,7 @@ fn column_sum(uniform: bool) -> KernelSpec {
         body,
         value,
         accumulate: false,
+        parts: 1,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Sums over all rows, column by column.
 //!
-//! Takes a [`Columns`] spec. A block takes a few columns; each of its threads sums one of them over one block of rows, reading several rows
+//! Takes a [`Columns`] spec. A block takes a few columns, of a part of the rows if there are several; each of its threads sums one of them over one block of rows, reading several rows
 //! before it adds them. The sums meet in shared memory, where the first threads add them in order, a column each, while the
 //! others go on with the next blocks of rows.
 
@@ -38,6 +38,19 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Columns) -> Result<(), String> {
     let (thread, number, rows) = (e.thread(), e.block(), e.dim(0));
     let width = e.int(cols);
     let (chain, own) = (e.div(thread, width), e.rem(thread, width));
+    let (start, after, part, number) = match kernel.parts {
+        1 => (e.int(0), rows, e.int(0), number),
+        parts => {
+            let across = e.int(kernel.cols.div_ceil(cols as u64) as i64);
+            let (part, number) = (e.div(number, across), e.rem(number, across));
+            let next = e.add_int(part, 1);
+            let [start, after] = [part, next].map(|part| {
+                let start = e.mul(part, rows);
+                e.div_int(start, parts as i64)
+            });
+            (start, after, part, number)
+        }
+    };
     let first = e.mul_int(number, cols);
     let column = e.add(first, own);
     let (end, last) = (e.int(kernel.cols as i64), e.int(kernel.cols as i64 - 1));
@@ -58,20 +71,20 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Columns) -> Result<(), String> {
     let met = e.shared(0);
     let (zero, nothing) = (e.int(0), e.float(0.0, e.scalar()));
     let adds = e.below(thread, width);
-    let start = [nothing, zero];
-    let result = e.for_with(zero, rows, chains * block, &start, |e, r, carried| {
+    let none = [nothing, zero];
+    let result = e.for_with(start, after, chains * block, &none, |e, r, carried| {
         let (total, half) = (carried[0], carried[1]);
         let from = e.mul_int(chain, block);
         let from = e.add(r, from);
         let to = e.add_int(from, block);
-        let to = e.min(to, rows);
+        let to = e.min(to, after);
         let sum = sums.block(e, (from, to), &uniforms);
         let at = e.add(half, thread);
         let p = e.at(met, at, e.elem);
         e.store(sum, p);
         e.barrier();
         // Sums of no rows are +0, which adds nothing to what began with +0: a few may be added.
-        let left = e.sub(rows, r);
+        let left = e.sub(after, r);
         let blocks = e.div_ceil(left, block);
         let all = e.int(chains);
         let count = e.min(blocks, all);
@@ -97,7 +110,9 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Columns) -> Result<(), String> {
     let writes = e.and(adds, exists);
     e.when(writes, |e| {
         let out = sums.pointers[kernel.operands.len() - 1];
-        let p = e.at(out, column, e.elem);
+        let before = e.mul_int(part, kernel.cols as i64);
+        let at = e.add(before, column);
+        let p = e.at(out, at, e.elem);
         let value = match kernel.accumulate {
             true => {
                 let before = e.load(p, e.scalar());

@@ -294,7 +294,8 @@ impl<T: Real> Reference<T> {
             Buffer::nan(panels * nr * s.k).in_type(self.types.panels),
         ];
         let dims = [s.n as u64, s.k as u64];
-        let mut after = library.run(pack, &operands, &[], &dims, &[], &split(panels as u64));
+        let tiles = split(library.tiles(pack, &dims));
+        let mut after = library.run(pack, &operands, &[], &dims, &[], &tiles);
         let packed = after.pop().unwrap();
         for (p, panel) in packed.numbers().chunks(nr * s.k).enumerate() {
             for (k, row) in panel.chunks(nr).enumerate() {

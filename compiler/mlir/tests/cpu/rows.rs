@@ -62,13 +62,20 @@ proptest! {
     }
 
     #[test]
-    fn columns_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 0..2 * Columns::BLOCK + 9) {
+    fn columns_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 0..2 * Columns::BLOCK + 9, parts in 2..=Columns::PARTS) {
         let (cols, table) = (COLS[cols], period(COLS[cols], table));
-        check_columns::<f32>(cols, table, &picks, accumulate, rows);
+        check_columns::<f32>(cols, table, &picks, accumulate, (rows, 1));
+        check_columns::<f32>(cols, table, &picks, false, (2 * rows, parts));
     }
 }
 
-fn check_columns<T: Real>(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u64) {
+fn check_columns<T: Real>(
+    cols: u64,
+    table: u64,
+    picks: &[Pick],
+    accumulate: bool,
+    (rows, parts): (u64, u64),
+) {
     let body = build::<T>(cols, table, picks, false);
     let value = ExprId(body.nodes.len() as u32 - 1);
     let mut operands = vec![T::DTYPE; INPUTS as usize + 1];
@@ -81,15 +88,19 @@ fn check_columns<T: Real>(cols: u64, table: u64, picks: &[Pick], accumulate: boo
         body,
         value,
         accumulate,
+        parts,
     };
     let mut buffers = inputs::<T>(rows, cols, table);
     buffers.push(if accumulate {
         Buffer::from_fn(cols as usize, |i| i as f64 * 0.01)
     } else {
-        Buffer::nan(cols as usize)
+        Buffer::nan((cols * parts) as usize)
     });
     let (dims, coeffs) = ([rows, SEQ], [0.3, -1.7]);
-    let tiles = cols.div_ceil(Columns::TILE);
+    let tiles = match parts {
+        1 => cols.div_ceil(Columns::TILE),
+        parts => parts,
+    };
     let mut want = Operands(buffers.clone());
     eval_columns(&kernel, &mut want, dims, &coeffs, 0..tiles);
     let out = INPUTS as usize;

@@ -151,7 +151,9 @@ proptest! {
     #[test]
     fn columns(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 1u64..150) {
         let (cols, table) = (COLS[cols], period(COLS[cols], table));
-        check(&[columns_case(cols, table, &picks, accumulate, rows)]);
+        let parts = 2 + rows % (Columns::PARTS - 1);
+        let cases = [(accumulate, 1), (false, parts)];
+        check(&cases.map(|(accumulate, parts)| columns_case(cols, table, &picks, accumulate, (rows, parts))));
     }
 }
 
@@ -318,13 +320,19 @@ fn norms_and_losses_of_wide_rows() {
     check(&cases);
 }
 
-fn columns_case(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u64) -> Case {
+fn columns_case(
+    cols: u64,
+    table: u64,
+    picks: &[Pick],
+    accumulate: bool,
+    (rows, parts): (u64, u64),
+) -> Case {
     let body = build::<f32>(cols, table, picks, false);
     let value = ExprId(body.nodes.len() as u32 - 1);
     let mut operands = vec![DType::F32; INPUTS as usize + 1];
     operands[In::Index as usize] = DType::I32;
     let mut data = inputs::<f32>(rows, cols, table);
-    data.push(Data::from_fn(cols as usize, |i| i as f64 * 0.01));
+    data.push(Data::from_fn((cols * parts) as usize, |i| i as f64 * 0.01));
     let spec = Columns {
         dtype: DType::F32,
         cols,
@@ -333,6 +341,7 @@ fn columns_case(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u
         body,
         value,
         accumulate,
+        parts,
     };
     Case {
         spec: KernelSpec::Columns(spec),
@@ -348,7 +357,7 @@ fn columns_case(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u
 fn columns_of_many_rows() {
     let mut body = Body::default();
     let x = body.load(0, Access::full(5));
-    let spec = |accumulate| Columns {
+    let spec = |accumulate, parts| Columns {
         dtype: DType::F32,
         cols: 5,
         operands: vec![DType::F32; 2],
@@ -356,16 +365,23 @@ fn columns_of_many_rows() {
         body: body.clone(),
         value: x,
         accumulate,
+        parts,
     };
-    let at_a_time = gpu::columns::threads(&spec(false)) / 8 * Columns::BLOCK;
-    let case = |(accumulate, rows)| Case {
-        spec: KernelSpec::Columns(spec(accumulate)),
-        operands: vec![floats(rows * 5, 1), floats(5, 2)],
+    let at_a_time = |parts| gpu::columns::threads(&spec(false, parts)) / 8 * Columns::BLOCK;
+    let case = |(accumulate, parts, rows)| Case {
+        spec: KernelSpec::Columns(spec(accumulate, parts)),
+        operands: vec![floats(rows * 5, 1), floats(5 * parts, 2)],
         aliases: vec![],
         dims: vec![rows, 1],
         coeffs: vec![],
     };
-    check(&[(false, 3 * at_a_time + 77), (true, at_a_time)].map(case));
+    let of_parts = 3 * (at_a_time(3) + 77);
+    let cases = [
+        (false, 1, 3 * at_a_time(1) + 77),
+        (true, 1, at_a_time(1)),
+        (false, 3, of_parts),
+    ];
+    check(&cases.map(case));
 }
 
 #[test]

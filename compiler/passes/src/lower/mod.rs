@@ -17,7 +17,7 @@ use crate::spec::Specs;
 use contract::{Panels, PreparedOperand, StepRun};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Site, Value};
-use odec_program::kernel::{Attend, Gather, Grouped, Groups, KernelSpec, Layout, Order};
+use odec_program::kernel::{Attend, Columns, Gather, Grouped, Groups, KernelSpec, Layout, Order};
 use odec_program::site::naming_site;
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,6 +218,28 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Sums over rows: of each part of a batch's rows, then of these.
+    fn columns(&mut self, n: u32, nodes: &[u32]) -> Result<(), LowerError> {
+        let accumulate = self.accumulates(n);
+        let mut bound = body::columns(self.facts, nodes, accumulate, self.real)?;
+        if bound.dims[0] == Size::fixed(bound.dims[0].factor) {
+            return self.bound(bound, KernelSpec::Columns, n);
+        }
+        let (cols, parts) = (bound.spec.cols, Columns::PARTS);
+        (bound.spec.parts, bound.spec.accumulate) = (parts, false);
+        let name = self.name_of(only(n), Some("in parts"));
+        let size = Size::fixed(parts * cols);
+        let apart = self.code.buffer(name, self.real, size, Placement::Arena);
+        let mut args = self.buffers(&bound.inputs)?;
+        args.push(apart);
+        let spec = KernelSpec::Columns(bound.spec);
+        self.launch(spec, args, bound.dims, bound.coeffs, n);
+        let sum = KernelSpec::Columns(body::sum_of_rows(cols, accumulate, self.real));
+        let (out, dims) = (self.buffer(only(n))?, vec![Size::fixed(parts), Size::ONE]);
+        self.launch(sum, vec![apart, out], dims, vec![], n);
+        Ok(())
+    }
+
     fn fill(&mut self, b: BufferId, v: Value, c: Coeff) {
         let (spec, dims, coeffs) = body::fill(self.graph.ty(v), c, self.real);
         self.launch(KernelSpec::Rows(spec), vec![b], dims, coeffs, v.node);
@@ -262,10 +284,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::Rows { .. }, Shape::Single) => unreachable!("row ops have a domain"),
-            (Kind::Columns, _) => {
-                let bound = body::columns(self.facts, &unit.nodes, self.accumulates(n), self.real)?;
-                self.bound(bound, KernelSpec::Columns, n)
-            }
+            (Kind::Columns, _) => self.columns(n, &unit.nodes),
             (
                 Kind::Contract {
                     a_transposed,
