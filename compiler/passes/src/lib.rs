@@ -30,7 +30,8 @@
 //!   (`row_chunking.rs`, `Entry::launches`). The order of every sum stays, so pieces change no bit (but on tensor
 //!   cores, whose order is the card's).
 //! - A target is chosen when a program is assembled (`parts.rs`); kernels keep to it.
-//! - The memory a program needs is known when it is built: arena, packed panels and per-thread scratch are planned.
+//! - The memory a program needs is known when it is built: arena, packed panels and per-thread scratch are planned. Gradients lie in the arena
+//!   (`plan.rs`), each from the launch that writes it on.
 //! - Of parameters, those that are trained lie first (`layout.rs`, `Program::trained_bytes`): gradients, their
 //!   sums and moments are as large as these, and nothing else writes to the others but the vectors of
 //!   `spectral.rs`. What training adds to a model's own parameters is known by the ends of paths
