@@ -357,8 +357,12 @@ pub fn not_supported(span: Span, what: &str) -> Diagnostic {
 }
 
 fn expected_number(e: &Expr) -> Diagnostic {
-    Diagnostic::error(codes::NOT_A_NUMBER, e.span, "this is not a number")
-        .label("a number is expected here")
+    let (what, expected) = match &e.kind {
+        ExprKind::Quantity(..) => ("this number has a unit", "a number without a unit"),
+        _ => ("this is not a number", "a number"),
+    };
+    Diagnostic::error(codes::NOT_A_NUMBER, e.span, what)
+        .label(format!("{expected} is expected here"))
 }
 
 /// The name an expression consists of.

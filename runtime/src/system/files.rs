@@ -5,6 +5,7 @@
 //! foretold, and a marker in it is locked as long as its process lives. So what a killed process left is known by its
 //! contents, whatever the number of that process was, and the next write into the same folder removes it.
 
+use super::shown::Shown;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -164,7 +165,10 @@ impl Working {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(Permissions::from_mode(0o777));
         }
-        let folder = builder.tempdir_in(parent(path))?;
+        let folder = parent(path);
+        let folder = builder
+            .tempdir_in(folder)
+            .map_err(|e| unmade(folder, e.kind()))?;
         let marker = folder.path().join(MARKER);
         let mut file = File::create_new(&marker)?;
         // Where a file system has no locks, leftovers stay: nothing tells that their processes are gone.
@@ -285,6 +289,17 @@ fn remove_leftover(folder: &Path) -> io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
+/// Why no working folder could be made in a folder, without a name that nobody has seen.
+fn unmade(folder: &Path, kind: io::ErrorKind) -> io::Error {
+    let why = match kind {
+        io::ErrorKind::NotFound if !folder.is_dir() => {
+            format!("there is no folder {}", folder.shown())
+        }
+        _ => format!("nothing can be made in {}: {kind}", folder.shown()),
+    };
+    io::Error::new(kind, why)
+}
+
 /// Makes renames in a folder durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
@@ -338,6 +353,16 @@ mod tests {
         assert_eq!(names(dir.path()), ["a"]);
         assert!(create_file(&path, b"new").is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("none");
+        let said = create_file(&folder.join("a"), b"").unwrap_err();
+        assert_eq!(said.kind(), io::ErrorKind::NotFound);
+        let folder = folder.shown();
+        assert_eq!(said.to_string(), format!("there is no folder {folder}"));
     }
 
     /// Two containers write the same file, and both are process 1.
