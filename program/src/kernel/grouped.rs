@@ -48,7 +48,8 @@ impl Groups {
 /// `C(i, :) = Σ_k A(i / copies, k) · B_g(k, :)`, g the group that row i's number names ([`Groups::of`]); zero where it names none.
 ///
 /// dims: `[rows of A]`. operands: numbers (`copies` for each row of A, in the type of arithmetic), A, the matrices, C. A matrix lies
-/// as `layout` says: [k, n] or [n, k]. tiles: for each group one per [`Grouped::width`] columns.
+/// as `layout` says: [k, n] or [n, k], or all of them in the panels of one B(k, groups · n) ([`super::Pack`]). tiles: for each group one per
+/// [`Grouped::width`] columns.
 ///
 /// Order of summation: as that of a [`Contract`](super::Contract) of the same blocking and order: k is cut into blocks of `kc`; inside a block
 /// products are accumulated from zero, in order, by FMA or two after two; the block sums are added in order.
@@ -79,6 +80,12 @@ impl Grouped {
     pub const TILES: u64 = 4;
     /// Elements of scratch behind what the last vector of a row may overrun into.
     const OVERRUN: u64 = 256;
+
+    /// Values of k of a column of a matrix in panels.
+    pub fn depth(&self) -> u64 {
+        let depth = self.order.depth(self.of.k);
+        depth.expect("matrices were counted")
+    }
 
     /// Columns of a tile of a launch.
     pub fn width(&self) -> u64 {
@@ -169,6 +176,15 @@ impl Grouped {
         (0..count).map(|i| rounded(m.load(operand, i))).collect()
     }
 
+    /// Elements of the matrices of all groups, as they lie.
+    fn matrices(&self) -> u64 {
+        let Groups { groups, n, k, .. } = self.of;
+        match self.layout {
+            Layout::Panels => groups * n * self.depth(),
+            _ => groups * n * k,
+        }
+    }
+
     pub(super) fn in_words(&self, what: &str) -> String {
         let Groups {
             groups,
@@ -187,8 +203,12 @@ impl Grouped {
             Order::Chain => "",
             Order::Dots | Order::Pairs => ", in pairs",
         };
+        let packed = match self.layout {
+            Layout::Panels => ", in panels",
+            _ => "",
+        };
         format!(
-            "{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times{some}{rounded}{pairs}"
+            "{what} of {groups} groups{packed}, n = {n}, k = {k}, rows {copies} times{some}{rounded}{pairs}"
         )
     }
 
@@ -259,23 +279,24 @@ impl Kind for GroupedKind {
     }
 
     fn validate(g: &Grouped) -> Result<(), String> {
+        g.validate()?;
+        let read = match g.rounded {
+            true => DType::Bf16,
+            false => g.dtype,
+        };
+        let whole = g.of.n.is_multiple_of(g.blocking.nr.into()) && g.factors[1] == read;
         match g.layout {
-            Layout::Panels | Layout::Quantized(_) => Err("its matrices are packed".into()),
-            Layout::Rows | Layout::Columns => g.validate(),
+            Layout::Panels if !whole => Err("its matrices are no whole panels".into()),
+            Layout::Quantized(_) => Err("its matrices are integers".into()),
+            _ => Ok(()),
         }
     }
 
     fn signature(g: &Grouped) -> Signature {
-        let Groups {
-            groups,
-            copies,
-            n,
-            k,
-            ..
-        } = g.of;
+        let Groups { copies, n, k, .. } = g.of;
         g.takes([
             ("a", Mode::Read, Count::rows(&[0], k)),
-            ("matrices", Mode::Read, Count::fixed(groups * n * k)),
+            ("matrices", Mode::Read, Count::fixed(g.matrices())),
             ("c", Mode::Write, Count::rows(&[0], copies * n)),
         ])
     }
@@ -289,18 +310,13 @@ impl Kind for GroupedKind {
     }
 
     fn run<T: Real>(g: &Grouped, m: &mut (impl Memory<T> + Indices), at: Launch) {
-        let Groups {
-            groups,
-            copies,
-            n,
-            k,
-            ..
-        } = g.of;
-        let kc = u64::from(g.blocking.kc);
-        let (a, b) = (
-            g.factor(m, 1, at.dims[0] * k),
-            g.factor(m, 2, groups * n * k),
+        let Groups { copies, n, k, .. } = g.of;
+        let (kc, nr, depth) = (
+            u64::from(g.blocking.kc),
+            u64::from(g.blocking.nr),
+            g.depth(),
         );
+        let (a, b) = (g.factor(m, 1, at.dims[0] * k), g.factor(m, 2, g.matrices()));
         for (i, group) in (0..).zip(g.groups(m, at.dims[0])) {
             let Some(group) = group else {
                 (0..n).for_each(|j| m.store(3, i * n + j, T::ZERO));
@@ -308,13 +324,11 @@ impl Kind for GroupedKind {
             };
             for j in 0..n {
                 let element = |l: u64| match g.layout {
-                    Layout::Columns => j * k + l,
-                    _ => l * n + j,
+                    Layout::Columns => (group * n + j) * k + l,
+                    Layout::Panels => g.order.element(l, group * n + j, depth, nr),
+                    _ => (group * k + l) * n + j,
                 };
-                let factors = |l| {
-                    let (a_at, b_at) = (i / copies * k + l, group * n * k + element(l));
-                    (a[a_at as usize], b[b_at as usize])
-                };
+                let factors = |l| (a[(i / copies * k + l) as usize], b[element(l) as usize]);
                 let starts = (0..k).step_by(kc as usize);
                 let blocks = starts.map(|l| (l..(l + kc).min(k)).map(factors));
                 let sum: T = blocked(g.order, blocks);
@@ -324,7 +338,12 @@ impl Kind for GroupedKind {
     }
 
     fn samples() -> Vec<Sample<Grouped>> {
-        Grouped::samples_with(&[Layout::Rows, Layout::Columns])
+        let mut all = Grouped::samples_with(&[Layout::Rows, Layout::Columns]);
+        let mut packed = Grouped::samples_with(&[Layout::Panels]);
+        packed.iter_mut().for_each(|s| s.spec.of.n = 8);
+        packed.retain(|s| GroupedKind::validate(&s.spec).is_ok());
+        all.extend(packed);
+        all
     }
 }
 

@@ -34,6 +34,9 @@ pub(super) fn emit_rows(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
     let col = e.mul_int(column, spec.blocking.nr.into());
     let listed = block.listed(e, from, spec.of.copies);
     let a = block.operand(e, 1, count, k, Some(listed));
+    if spec.layout == Layout::Panels {
+        return Err("matrices in panels, which processors pack".into());
+    }
     let matrices = match spec.layout {
         Layout::Columns => block.matrix(e, group, n, k),
         _ => block.matrix(e, group, k, n),

@@ -14,7 +14,7 @@ pub(crate) use rows::emit as emit_rows;
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::micro::{self, Tile};
 use crate::panel::Rounding;
-use odec_program::kernel::{Blocking, Grouped};
+use odec_program::kernel::{Blocking, Grouped, Layout};
 
 /// The rows of one group.
 pub(crate) struct Members {
@@ -122,9 +122,10 @@ fn register_tile(e: &Emitter, b: Blocking) -> Result<Tile, String> {
 
 /// Elements of the factors in scratch: numbers, or words of two.
 fn inner_elem(e: &Emitter, spec: &Grouped) -> Elem {
-    match spec.order.in_pairs() {
-        true => micro::PAIRS,
-        false => e.elem,
+    match (spec.order.in_pairs(), spec.layout) {
+        (true, _) => micro::PAIRS,
+        (false, Layout::Panels) => Elem::of(spec.factors[1]),
+        (false, _) => e.elem,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, dtype, noise, targets};
 use crate::tiles::{Machine, machines};
-use odec_program::kernel::{Blocking, Grouped, Groups, KernelSpec, Launch, Layout, Order};
+use odec_program::kernel::{
+    Blocking, Extent, Grouped, Groups, KernelSpec, Launch, Layout, Order, Pack,
+};
 use odec_program::real::Real;
 use odec_program::{DType, Target, bf16};
 
@@ -141,6 +143,92 @@ fn products_two_after_two() {
         let (order, blocking) = of.pairs().unwrap();
         let small = Blocking { kc: 32, ..blocking };
         check_order::<f32>(0, target, (order, small));
+    }
+}
+
+/// Matrices that were packed before give the bits of those that are packed in the kernel.
+#[test]
+fn matrices_in_panels() {
+    for target in targets() {
+        let blocking = target.blocking(DType::F32);
+        for rounded in [false, true] {
+            check_packed(target, (Order::Chain, blocking), rounded);
+        }
+    }
+    let dots = |m: &Machine| m.of == Target::Avx512Bf16;
+    for Machine { of, target, .. } in machines().into_iter().filter(dots) {
+        check_packed(target, of.pairs().unwrap(), true);
+    }
+}
+
+fn check_packed(target: Target, (order, blocking): (Order, Blocking), rounded: bool) {
+    let (nr, real) = (u64::from(blocking.nr), DType::F32);
+    let read = if rounded { DType::Bf16 } else { real };
+    for (seed, [tokens, copies, groups, panels, k]) in
+        (0..).zip([[1, 2, 3, 5, 9], [9, 1, 2, 1, 70], [40, 2, 4, 9, 301]])
+    {
+        let (n, partial) = (panels * nr, seed == 1);
+        let of = Groups {
+            groups,
+            copies,
+            n,
+            k,
+            partial,
+        };
+        let spec = |layout, right| Grouped {
+            dtype: real,
+            factors: [real, right],
+            rounded,
+            of,
+            layout,
+            blocking,
+            order,
+        };
+        let plain = KernelSpec::Grouped(spec(Layout::Columns, real));
+        let packed = spec(Layout::Panels, read);
+        let depth = packed.depth();
+        let pack = KernelSpec::Pack(Pack {
+            dtype: read,
+            from: real,
+            n: Extent::Static(groups * n),
+            k: Extent::Static(k),
+            nr: blocking.nr,
+            transposed: true,
+            order,
+            quantized: None,
+        });
+        let specs = [pack, KernelSpec::Grouped(packed)];
+        let compiled = Compiled::new(&specs, target);
+        let mut next = noise(seed);
+        let mut random = |len: u64| Buffer::<f32>::Real((0..len).map(|_| next() as f32).collect());
+        let (a, b) = (random(tokens * k), random(groups * n * k));
+        let room = Buffer::<f32>::nan((groups * n * depth) as usize).in_type(read);
+        let tiles = specs[0].tiles(&[groups * n, k]);
+        let dims = [groups * n, k];
+        let made = compiled.run(0, &[b.clone(), room], &[], &dims, &[], &[0..tiles]);
+        let rows = tokens * copies;
+        for case in 0..5 {
+            let numbers = numbers::<f32>(rows, groups, case);
+            let out = Buffer::nan((rows * n) as usize);
+            let launch = Launch {
+                dims: &[tokens],
+                coeffs: &[],
+                threads: 1,
+            };
+            let operands = [numbers.clone(), a.clone(), b.clone(), out.clone()];
+            let mut want = Operands(operands.to_vec());
+            plain.run::<f32>(&mut want, launch);
+            let operands = [numbers, a.clone(), made[1].clone(), out];
+            let what = format!("{target}, {order:?}, {rounded}, {seed}, case {case}");
+            let mut meant = Operands(operands.to_vec());
+            specs[1].run::<f32>(&mut meant, launch);
+            assert_same(&meant.0[3], &want.0[3], &format!("meaning, {what}"));
+            let tiles = specs[1].tiles(&[tokens]);
+            for split in [vec![0..tiles], (0..tiles).rev().map(|t| t..t + 1).collect()] {
+                let got = compiled.run(1, &operands, &[], &[tokens], &[], &split);
+                assert_same(&got[3], &want.0[3], &what);
+            }
+        }
     }
 }
 

@@ -143,8 +143,10 @@ impl<'a> Maker<'a> {
         let (mut homes, outputs) = self.homes(name, &graph, &inputs, maxima)?;
         // What is not packed into panels is read as it lies.
         homes.rounded = !self.options.tiling.packs;
+        let goes_on = matches!(name, EntryId::Decode | EntryId::Extend);
+        homes.lasting = goes_on;
         let mut tiling = self.options.tiling;
-        if matches!(name, EntryId::Decode | EntryId::Extend) {
+        if goes_on {
             tiling.warpgroups = tiling.warpgroups.map(|_| Tokens::Few);
         }
         let facts = Facts::new(&graph);
@@ -161,7 +163,6 @@ impl<'a> Maker<'a> {
             self.zero_the_rest(&graph, &mut code);
             self.zero_between(&mut code);
         }
-        let goes_on = matches!(name, EntryId::Decode | EntryId::Extend);
         if !goes_on {
             let unit = self.options.tiling.blocking.kc.into();
             code = row_chunking::cut(code, maxima, self.options.piece, unit);

@@ -12,7 +12,9 @@ use crate::rounding;
 use odec_graph::op::Kind;
 use odec_graph::{Pass, Site, TensorType, Value};
 use odec_program::gpu::tensor::warpgroup::{self, Tokens};
-use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack, Parts};
+use odec_program::kernel::{
+    Blocking, Contract, Extent, Grouped, Groups, KernelSpec, Layout, Order, Pack, Parts,
+};
 use odec_program::{DType, Quantized, Size, Slot, Target};
 
 /// How contractions of one real type are cut up for a target.
@@ -166,6 +168,44 @@ impl Lowering<'_> {
         let sum = body::sum_of_parts(width.factor, parts, accumulate, self.real);
         let dims = vec![m, Size::ONE];
         self.launch(KernelSpec::Rows(sum), vec![apart, c], dims, vec![], n);
+        Ok(())
+    }
+
+    /// Products of rows with the matrices of their groups. Where these are parameters that are read many times, they are packed as one matrix, whole
+    /// panels each, once.
+    pub(super) fn rows_of_groups(
+        &mut self,
+        node: u32,
+        spec: Grouped,
+        [experts, x, w, out]: [Value; 4],
+    ) -> Result<(), LowerError> {
+        let Groups { groups, n, k, .. } = spec.of;
+        let panels = Panels {
+            dtype: if spec.rounded { DType::Bf16 } else { self.real },
+            weights: None,
+        };
+        let source = self.canonical(w);
+        let is_parameter = matches!(kind(self.graph, source.node), Kind::Source);
+        let whole = n.is_multiple_of(spec.blocking.nr.into())
+            && spec.layout == Layout::Columns
+            && self.tiling.of(panels) == (spec.order, spec.blocking);
+        let (right, spec) = match self.tiling.packs && self.homes.lasting && is_parameter && whole {
+            false => (self.buffer(w)?, spec),
+            true => {
+                let columns = Size::fixed(groups * n);
+                let right = self.packed(node, (w, true, panels), columns, Size::fixed(k))?;
+                let factors = [spec.factors[0], panels.dtype];
+                let spec = Grouped {
+                    factors,
+                    layout: Layout::Panels,
+                    ..spec
+                };
+                (right, spec)
+            }
+        };
+        let (experts, a, out) = (self.buffer(experts)?, self.buffer(x)?, self.buffer(out)?);
+        let (args, dims) = (vec![experts, a, right, out], vec![self.parts(x, k)]);
+        self.launch(KernelSpec::Grouped(spec), args, dims, vec![], node);
         Ok(())
     }
 

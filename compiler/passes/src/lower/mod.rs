@@ -32,6 +32,8 @@ pub struct Homes {
     pub outputs: Vec<Operand>,
     /// Whether parameters are there rounded to bf16, too ([`odec_program::Slot::Rounded`]).
     pub rounded: bool,
+    /// Whether what follows from parameters alone is made once for many runs ([`odec_program::EntryId::Prepare`]).
+    pub lasting: bool,
 }
 
 /// Why a graph cannot be lowered: a fault of the compiler.
@@ -314,10 +316,7 @@ impl Lowering<'_> {
                     true => Layout::Rows,
                 };
                 let spec = self.grouped(of, layout, [x, w], rounded);
-                let spec = KernelSpec::Grouped(spec);
-                let args = self.buffers(&[experts, x, w, results[0]])?;
-                self.launch(spec, args, vec![self.parts(x, of.k)], vec![], n);
-                Ok(())
+                self.rows_of_groups(n, spec, [experts, x, w, results[0]])
             }
             (Kind::GroupedOuter { of, rounded }, _) => {
                 let factors = [operands[1], operands[2]];
