@@ -70,5 +70,5 @@ pub fn resolve(
     let d = Diagnostic::error(codes::TOO_LARGE, span, message);
     Ok(Err(d
         .label(format!("the least is {}, with `{}`", bytes(least.0), least.1))
-        .help("what the gradient works with and what it gives is meant, without parameters and moments: a smaller `batch`, or `accumulate n`, takes less")))
+        .help("activations and gradients are meant, without parameters and moments: a smaller `batch`, or `accumulate n`, takes less")))
 }

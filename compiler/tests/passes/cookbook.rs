@@ -43,7 +43,7 @@ fn place(p: &Param) -> Range<usize> {
     start..start + p.shape.iter().product::<u64>() as usize
 }
 
-/// Five steps on one text lower its loss, and every gradient is written and finite.
+/// Five steps on one text lower its loss, and every gradient is finite, whatever was in its place.
 fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     let x = tokens(m.model.vocab);
     let batch = [Batch {

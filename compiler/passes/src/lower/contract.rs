@@ -171,8 +171,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Products of rows with the matrices of their groups. Where these are parameters that are read many times, they are packed as one matrix, whole
-    /// panels each, once.
+    /// Products of rows with the matrices of their groups. Where these are parameters, and the entry runs many times, they are packed
+    /// once, as one matrix: each is whole panels of it.
     pub(super) fn rows_of_groups(
         &mut self,
         node: u32,
