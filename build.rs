@@ -1,7 +1,8 @@
 //! Lists the files that give each error, which `odec explain` shows: `tests/errors` of grammar and compiler, embedded by name.
-//! A new example is a new file there and nothing else.
+//! A new example is a new file there and nothing else. And says how the program is linked.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A folder, and what the names of its files begin with.
 const FOLDERS: [(&str, &str); 3] = [
@@ -11,6 +12,40 @@ const FOLDERS: [(&str, &str); 3] = [
 ];
 
 fn main() -> std::io::Result<()> {
+    println!("cargo:rerun-if-changed=build.rs");
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|is| is == value);
+    if is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") {
+        link();
+    }
+    examples()
+}
+
+/// What little of LLVM a command needs, it is not to read and write much memory for: constructors wait until they are needed, and the addresses
+/// that are adjusted at the start are listed in a twentieth of the bytes where the system's loader knows how (glibc 2.36).
+fn link() {
+    if std::env::var_os("CARGO_FEATURE_MLIR").is_some() {
+        let script = "compiler/mlir/constructors.ld";
+        let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+        println!("cargo:rerun-if-changed={script}");
+        println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{script}");
+    }
+    if glibc().is_some_and(|version| version >= (2, 36)) {
+        println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// The version of this machine's C library, for which the program is built.
+fn glibc() -> Option<(u32, u32)> {
+    let said = Command::new("getconf")
+        .arg("GNU_LIBC_VERSION")
+        .output()
+        .ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    let (major, minor) = said.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn examples() -> std::io::Result<()> {
     let mut list = String::from("&[\n");
     for (folder, prefix) in FOLDERS {
         println!("cargo:rerun-if-changed={folder}");

@@ -880,3 +880,44 @@ fn a_graph_is_written_as_its_file_is_called() {
         assert!(!place.path().join(file).exists());
     }
 }
+
+/// The system runs the constructors of `.init_array` before `main`. LLVM's stand in a section of their own, and wait for the first kernel.
+#[cfg(all(feature = "mlir", target_os = "linux", target_env = "gnu"))]
+#[test]
+fn a_command_starts_without_llvms_constructors() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_odec")).expect("the program");
+    let pointers = |name| {
+        sections(&program)
+            .iter()
+            .find(|(n, _)| n == name)
+            .map_or(0, |(_, bytes)| bytes / 8)
+    };
+    let (all, at_start) = (pointers("llvm_constructors"), pointers(".init_array"));
+    assert!(all > 100 && at_start < 30, "{all} wait, {at_start} do not");
+}
+
+/// Names and sizes of the sections of an ELF file of 64 bits.
+#[cfg(all(feature = "mlir", target_os = "linux", target_env = "gnu"))]
+fn sections(elf: &[u8]) -> Vec<(String, u64)> {
+    let number = |at: usize, bytes: usize| {
+        let mut whole = [0; 8];
+        whole[..bytes].copy_from_slice(&elf[at..at + bytes]);
+        u64::from_le_bytes(whole)
+    };
+    let (table, count, names) = (
+        number(0x28, 8) as usize,
+        number(0x3c, 2) as usize,
+        number(0x3e, 2) as usize,
+    );
+    let header = |n: usize| table + 64 * n;
+    let names = number(header(names) + 0x18, 8) as usize;
+    let each = (0..count).map(|n| {
+        let name = &elf[names + number(header(n), 4) as usize..];
+        let end = name.iter().position(|b| *b == 0).unwrap_or(0);
+        (
+            String::from_utf8_lossy(&name[..end]).into_owned(),
+            number(header(n) + 0x20, 8),
+        )
+    });
+    each.collect()
+}

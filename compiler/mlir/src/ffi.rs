@@ -32,6 +32,39 @@ const PAIRS_NAMED: &str = "llvm.x86.avx512bf16.";
 /// LLVM's index of the attributes of a function itself (`LLVMAttributeFunctionIndex`).
 const FUNCTION: u32 = u32::MAX;
 
+// Where the constructors of LLVM begin and end in a program that keeps them in a section of their own, between two symbols (`constructors.ld`).
+// Both are zero in a program that was linked without: there the system has called them.
+std::arch::global_asm!(
+    ".weak llvm_constructors_begin",
+    ".weak llvm_constructors_end",
+    ".hidden odec_llvm_constructors",
+    ".globl odec_llvm_constructors",
+    ".pushsection .data.rel.ro.odec_llvm_constructors, \"aw\", @progbits",
+    ".balign 8",
+    "odec_llvm_constructors:",
+    ".quad llvm_constructors_begin",
+    ".quad llvm_constructors_end",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    static odec_llvm_constructors: [*const unsafe extern "C" fn(); 2];
+}
+
+/// Runs the static constructors of LLVM and MLIR if nobody has: before anything else of them is called.
+pub fn construct() {
+    static ONCE: Once = Once::new();
+    // SAFETY: what lies between the two addresses are the constructors, which the linker has collected there; each is called once, and before what it
+    // constructs is used.
+    ONCE.call_once(|| unsafe {
+        let [mut next, stop] = odec_llvm_constructors;
+        while next < stop {
+            (*next)();
+            next = next.add(1);
+        }
+    });
+}
+
 /// An LLVM module with its context.
 pub struct Llvm {
     context: LLVMContextRef,

@@ -34,6 +34,7 @@ impl Default for Pipeline {
 
 impl Pipeline {
     pub fn new() -> Pipeline {
+        ffi::construct();
         let registry = DialectRegistry::new();
         register_all_dialects(&registry);
         register_all_passes();
