@@ -125,7 +125,7 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             }
         }
         KernelSpec::LinearAttend(a) => Shape {
-            blocks: dims[0] * a.heads * a.value.div_ceil(linear_attend::COLS),
+            blocks: dims[0] * a.chunks * a.heads * a.value.div_ceil(linear_attend::COLS),
             threads: linear_attend::THREADS,
             shared: linear_attend::shared(a),
         },
@@ -146,7 +146,12 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             threads: attend::THREADS,
             shared: attend::forward_shared(a),
         },
-        KernelSpec::Scan(Scan { cols, .. }) | KernelSpec::Delay(Delay { cols, .. }) => Shape {
+        KernelSpec::Scan(Scan { cols, chunks, .. }) => Shape {
+            blocks: dims[0] * chunks * cols.div_ceil(WARP),
+            threads: WARP,
+            shared: 0,
+        },
+        KernelSpec::Delay(Delay { cols, .. }) => Shape {
             blocks: dims[0] * cols.div_ceil(WARP),
             threads: WARP,
             shared: 0,
@@ -275,7 +280,7 @@ pub mod columns {
     }
 }
 
-/// Recurrences along tokens: a block, one warp, takes as many columns of a sequence, a column per thread, and walks over its tokens;
+/// Recurrences along tokens: a block, one warp, takes as many columns of a chunk of a sequence, a column per thread, and walks over its tokens;
 /// what [`TOKENS`](scan::TOKENS) of them read is loaded before the first of these steps.
 pub mod scan {
     pub const TOKENS: u64 = 8;
@@ -417,7 +422,7 @@ pub mod attend {
     }
 }
 
-/// Linear attention: a warp takes a block of columns of values of a head and walks over the tokens. A thread keeps its column of the
+/// Linear attention: a warp takes a block of columns of values of a head and walks over the tokens of a chunk. A thread keeps its column of the
 /// matrix in shared memory, which no other touches.
 pub mod linear_attend {
     use super::{LinearAttend, SHARED_LIMIT, WARP};

@@ -1430,7 +1430,7 @@ field seen(u, v) = attend(u |> linear, u |> linear, v, heads: 4, causal) |> line
     "mixers": System(
         splitting(("gated", 1.0), ("mamba", 1.0), ("moved", 1.0), ("local", 1.0), h=over_steps),
         definitions="scheme four(A, B, C, D) { A(1) B(1) C(1) D(1) }\n"
-        "field gated = rmsnorm |> gla(heads: 4)\nfield mamba = rmsnorm |> selective_scan\n"
+        "field gated = rmsnorm |> gla(heads: 4, chunks: 3)\nfield mamba = rmsnorm |> selective_scan(chunks: 4)\n"
         "field moved = rmsnorm |> token_shift |> linear\nfield local = conformer_conv(kernel: 5, causal)\n",
         flow="four(gated, mamba, moved, local)",
         options="h = 1/steps",

@@ -380,10 +380,10 @@ pub fn widened(b: &mut Builder, x: Value, to: TensorType) -> TypeResult {
     }
 }
 
-/// Recurrences along tokens, `h_t = a_t h_{t−1} + b_t` of `[a, b]`, running sums of `[b]`: from zero, or on from what was carried.
-pub fn scan(b: &mut Builder, given: &[Value], carry: Option<Value>) -> TypeResult {
+/// Recurrences along tokens, `h_t = a_t h_{t−1} + b_t` of `[a, b]`, running sums of `[b]`: from zero, in so many chunks, or on from what was carried.
+pub fn scan(b: &mut Builder, given: &[Value], carry: Option<Value>, chunks: u64) -> TypeResult {
     match carry {
-        None => b.push1(Scan, given),
+        None => b.push1(Scan { chunks }, given),
         Some(carry) => Ok(b.push(CarriedScan, &[given, &[carry]].concat())?[0]),
     }
 }

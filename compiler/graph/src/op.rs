@@ -81,6 +81,8 @@ pub type KernelRule = Box<dyn Fn(DType) -> KernelSpec>;
 
 /// One launch that is all of an op: its kernel reads operands of the op and writes its results.
 pub struct OneLaunch {
+    /// Launches before it, each with one result, which the kernel reads behind the operands.
+    pub before: Vec<Before>,
     pub kernel: KernelRule,
     /// Which operands of the op are the kernel's first ones, in order; its results are behind them.
     pub operands: Vec<usize>,
@@ -88,6 +90,16 @@ pub struct OneLaunch {
     /// A result, by its number, and the operand whose memory it takes: a source that outlives the run, and that nothing but this op reads. The kernel
     /// has one operand for both.
     pub kept: Option<(u32, usize)>,
+}
+
+/// A launch that makes something for another of the same op, of as many dims.
+pub struct Before {
+    /// What it makes: `ends`.
+    pub name: &'static str,
+    pub kernel: KernelRule,
+    /// Which operands of the op the kernel reads.
+    pub operands: Vec<usize>,
+    pub size: Size,
 }
 
 impl OneLaunch {
@@ -98,6 +110,7 @@ impl OneLaunch {
         dims: Vec<Size>,
     ) -> OneLaunch {
         OneLaunch {
+            before: vec![],
             kernel: Box::new(kernel),
             operands: (0..ins.len()).collect(),
             dims,

@@ -18,6 +18,7 @@ mod access;
 mod attend;
 mod body;
 pub mod cache;
+mod chunks;
 pub mod codegen;
 mod columns;
 mod contract;

@@ -59,7 +59,12 @@ impl Vectors {
     }
 
     pub(crate) fn zeros(&self, e: &mut Emitter) -> Vec<Val> {
-        vec![e.float(0.0, Type::vector(e.elem, WIDTH)); self.0.len()]
+        self.all(e, 0.0)
+    }
+
+    /// One number for all columns.
+    pub(crate) fn all(&self, e: &mut Emitter, x: f64) -> Vec<Val> {
+        vec![e.float(x, Type::vector(e.elem, WIDTH)); self.0.len()]
     }
 
     /// Its columns of a row.

@@ -252,6 +252,25 @@ fn reads_in_pieces(text: &str) {
     }
 }
 
+/// Chunks are for texts that are read whole: what reads on walks token by token.
+#[test]
+fn chunks_are_not_of_what_reads_on() {
+    for (whole, in_chunks) in [
+        (
+            "scan(linear |> sigmoid, linear)",
+            "scan(linear |> sigmoid, linear, chunks: 4)",
+        ),
+        ("cumsum", "cumsum(chunks: 4)"),
+        ("gla(heads: 4)", "gla(heads: 4, chunks: 4)"),
+    ] {
+        let [whole, in_chunks] = [whole, in_chunks].map(model);
+        assert_ne!(print::text(&whole.forward), print::text(&in_chunks.forward));
+        let [whole, in_chunks] =
+            [whole.decode, in_chunks.decode].map(|g| g.as_ref().map(print::text));
+        assert!(whole.is_some() && whole == in_chunks);
+    }
+}
+
 /// Reads a text whole and in pieces, which must give the same; the numbers that are kept of each token, and those that a run leaves to the next.
 pub fn in_pieces(built: &Built, text: &str) -> (u64, u64) {
     let whole = Bindings::new(1, 5);
@@ -511,6 +530,14 @@ fn linear_attention_names_what_does_not_fit() {
         (
             "linear, linear, linear, heads: 2, delta: linear(3)",
             "the rates of the delta rule have 3 columns",
+        ),
+        (
+            "linear, linear, linear, heads: 2, delta: linear(2), chunks: 4",
+            "`chunks` and `delta` do not go together",
+        ),
+        (
+            "linear, linear, linear, heads: 2, chunks: 0",
+            "0 is out of range",
         ),
         (
             "linear, linear, heads: 2",

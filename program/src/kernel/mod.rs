@@ -53,7 +53,7 @@ pub use delay::Delay;
 pub use gather::Gather;
 pub use grouped::{Grouped, Groups};
 pub use keep::Keep;
-pub use linear_attend::{Decay, LinearAttend, eval_linear_attend};
+pub use linear_attend::{Decay, LinearAttend, Places as LinearAttendPlaces, eval_linear_attend};
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
 pub use scan::{Scan, ScanForm};
@@ -64,7 +64,7 @@ use signature::Dimension;
 pub use signature::{Mode, OperandAccess, Signature};
 use std::fmt;
 pub use top_tokens::{Share, TopTokens};
-pub use validate::{MOST_HEAD, MOST_HEADS};
+pub use validate::{MOST_CHUNKS, MOST_HEAD, MOST_HEADS};
 
 /// A kind of kernel. There are no default methods: what is missing does not compile.
 trait Kind {

@@ -96,9 +96,10 @@ pub enum Count {
         dims: &'static [usize],
         each: u64,
     },
-    /// `each · (Π dims − 1)`: rows of `each` elements, all but the last.
+    /// `each · (of · Π dims − 1)`: rows of `each` elements, all but the last.
     Earlier {
         dims: &'static [usize],
+        of: u64,
         each: u64,
     },
     /// `each · Σ dims`.
@@ -177,10 +178,14 @@ impl Count {
             Count::Product { dims: of, each } => {
                 of.iter().map(|d| dims[*d]).try_fold(each, u64::checked_mul)
             }
-            Count::Earlier { dims: of, each } => of
+            Count::Earlier {
+                dims: rows,
+                of,
+                each,
+            } => rows
                 .iter()
                 .map(|d| dims[*d])
-                .try_fold(1, u64::checked_mul)?
+                .try_fold(of, u64::checked_mul)?
                 .saturating_sub(1)
                 .checked_mul(each),
             Count::Sum { dims: of, each } => of
@@ -291,6 +296,11 @@ impl Work {
             others,
             ..Work::NONE
         }
+    }
+
+    /// What else there is to do.
+    pub(super) const fn with_others(self, others: Count) -> Work {
+        Work { others, ..self }
     }
 
     /// All scalar operations of a launch, up to the largest number there is.

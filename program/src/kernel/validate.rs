@@ -22,6 +22,9 @@ pub const MOST_PANEL: u32 = 1 << 10;
 pub const MOST_HEADS: u64 = 1 << 16;
 pub const MOST_HEAD: u64 = 1 << 14;
 
+/// Chunks of a sequence.
+pub const MOST_CHUNKS: u64 = 1 << 10;
+
 /// What a body may read.
 pub(super) struct Scope {
     pub(super) loads: std::ops::Range<usize>,
@@ -55,6 +58,16 @@ pub(super) fn length(what: &str, n: u64) -> Result<(), String> {
     match (1..=MOST_ELEMENTS).contains(&n) {
         true => Ok(()),
         false => Err(format!("it has {n} {what}")),
+    }
+}
+
+/// Chunks of a sequence that do not wait for each other.
+pub(super) fn chunks(n: u64) -> Result<(), String> {
+    match (1..=MOST_CHUNKS).contains(&n) {
+        true => Ok(()),
+        false => Err(format!(
+            "sequences of {n} chunks; 1 to {MOST_CHUNKS} are possible"
+        )),
     }
 }
 

@@ -57,7 +57,7 @@ impl Op for CarriedScan {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        let spec = spec(ins[0].cols(), ins.len() == 3, ScanForm::Carried);
+        let spec = spec(ins[0].cols(), ins.len() == 3, ScanForm::Carried, 1);
         Kind::One(OneLaunch::along(spec, ins).carried())
     }
 

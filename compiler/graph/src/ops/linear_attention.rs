@@ -10,6 +10,7 @@
 use crate::exact::Exact;
 use crate::op::{EvalError, Kind, OneLaunch, TypeError, TypeResult, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
+use crate::ops::scan::{chunks_given, chunks_said, parts, some_chunks};
 use crate::ops::support::fail;
 use crate::ops::{
     Broadcast, Builder, Combine, Constant, Mul, Recip, Reshape, SumCols, WherePositive,
@@ -28,6 +29,9 @@ use odec_program::{DType, Dim};
 ///
 /// `delta`: o_t is what the matrix misses of the value, and is added in its place: `o_t = v_t − q_t α_t S_{t−1}`, `S_t = α_t S_{t−1} + k_tᵀ o_t`.
 ///
+/// `chunks` of a sequence, if there are several, are computed beside each other, then joined: o is rounded otherwise. Neither `continued` nor `delta`
+/// is then possible.
+///
 /// Nothing is normalised. A column of ones in v gives the sum of the weights that a normaliser divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearAttention {
@@ -36,6 +40,7 @@ pub struct LinearAttention {
     pub reversed: bool,
     pub continued: bool,
     pub delta: bool,
+    pub chunks: u64,
 }
 
 /// Words of decays, none first.
@@ -55,6 +60,7 @@ impl LinearAttention {
             reversed: false,
             continued: false,
             delta: false,
+            chunks: 1,
         }
     }
 
@@ -69,6 +75,8 @@ impl LinearAttention {
             reversed: self.reversed,
             continued: self.continued,
             delta: self.delta,
+            chunks: self.chunks,
+            ends: false,
         }
     }
 
@@ -79,6 +87,10 @@ impl LinearAttention {
 
     fn check(&self, ins: &[TensorType]) -> Result<(), TypeError> {
         let op = Self::NAME;
+        some_chunks(op, self.chunks)?;
+        if self.chunks > 1 && (self.continued || self.delta) {
+            return fail(op, "neither what is continued nor the delta rule has chunks");
+        }
         if ins.len() != self.arity() {
             let arity = self.arity();
             return fail(op, format!("takes {arity} operands, not {}", ins.len()));
@@ -180,7 +192,10 @@ impl LinearAttention {
                 (self.heads, [one, one, x])
             }
         };
-        let sums = LinearAttention::new(heads, Decay::None).turned();
+        let sums = LinearAttention {
+            chunks: self.chunks,
+            ..LinearAttention::new(heads, Decay::None).turned()
+        };
         b.push1(sums, &[q, k, v])
     }
 
@@ -270,6 +285,7 @@ impl Op for LinearAttention {
         ];
         let said = flags.into_iter().filter(|(_, on)| *on);
         attrs.extend(said.map(|(name, on)| (name, on.to_string())));
+        attrs.extend(chunks_said(self.chunks));
         attrs
     }
 
@@ -285,6 +301,7 @@ impl Op for LinearAttention {
             reversed: given.optional("reversed")?.unwrap_or(false),
             continued: given.optional("continued")?.unwrap_or(false),
             delta: given.optional("delta")?.unwrap_or(false),
+            chunks: chunks_given(given)?,
         })
     }
 
@@ -360,13 +377,25 @@ impl Op for LinearAttention {
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
         let spec = self.spec(&ins[1], &ins[2]);
-        let kernel = move |dtype| {
-            KernelSpec::LinearAttend(LinearAttend {
-                dtype,
+        let (decays, matrix) = (spec.decays(), self.heads * spec.key * spec.value);
+        let kernel = |ends| {
+            let spec = LinearAttend {
+                ends,
                 ..spec.clone()
-            })
+            };
+            move |dtype| {
+                KernelSpec::LinearAttend(LinearAttend {
+                    dtype,
+                    ..spec.clone()
+                })
+            }
         };
-        let launch = OneLaunch::along(kernel, ins);
+        // Keys, values and decays.
+        let of_ends = (1..3 + usize::from(decays.is_some())).collect();
+        let launch = OneLaunch {
+            before: parts(self.chunks, decays.map(|n| (3, n)), of_ends, kernel(true), matrix),
+            ..OneLaunch::along(kernel(false), ins)
+        };
         Kind::One(match self.continued {
             true => launch.carried(),
             false => launch,
@@ -394,6 +423,7 @@ impl Op for LinearAttention {
             continued: true,
             ..of(heads, decay)
         };
+        let chunks = |op, chunks| LinearAttention { chunks, ..op };
         let delta = |heads, decay| LinearAttention {
             delta: true,
             ..of(heads, decay)
@@ -410,6 +440,12 @@ impl Op for LinearAttention {
             sample(continued(2, Decay::Key), "from the start", 2, 17),
             sample(continued(2, Decay::Key), "after four", 2, 17).after(4),
             sample(continued(3, Decay::None), "sums, after one", 2, 3).after(1),
+            sample(chunks(of(2, Decay::None), 3), "sums in chunks", 3, 2).range(-1.0, 1.0),
+            sample(chunks(of(2, Decay::Head), 3), "heads, in chunks", 2, 5).bindings(2, 7),
+            sample(chunks(of(2, Decay::Key), 8), "keys, more chunks than tokens", 3, 2),
+            sample(chunks(of(1, Decay::Value), 4), "values, in chunks", 4, 70).bindings(1, 11),
+            sample(chunks(of(2, Decay::Key).turned(), 3), "keys, in chunks, reversed", 2, 3).bindings(2, 8),
+            sample(chunks(of(2, Decay::Value).turned(), 3), "values, in chunks, reversed", 2, 3).bindings(1, 7),
             sample(delta(2, Decay::None), "delta rule", 3, 2).range(-1.0, 1.0),
             sample(delta(2, Decay::Head), "delta rule, heads", 2, 5),
             sample(delta(2, Decay::Key), "delta rule, keys", 3, 2),

@@ -1,31 +1,36 @@
 //! Recurrences of first order along tokens, in each column by itself.
 
-use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
+use crate::op::{Before, EvalError, Kind, OneLaunch, TypeError, Vjp};
 use crate::ops::ScanBackward;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::kernel::{self, KernelSpec, ScanForm};
-use odec_program::DType;
+use odec_program::kernel::{self, KernelSpec, MOST_CHUNKS, ScanForm};
+use odec_program::{DType, Dim, Size};
 
 /// a, b `[B, S, C] → ` h like b: `h_t = a_t h_{t−1} + b_t` from zero; of b alone, running sums `h_t = h_{t−1} + b_t`.
+/// `chunks` of a sequence, if there are several, are computed beside each other, then joined: h is rounded otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scan;
+pub struct Scan {
+    pub chunks: u64,
+}
 
 impl Op for Scan {
     const NAME: &'static str = "scan";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![]
+        chunks_said(self.chunks)
     }
 
-    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Scan)
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let chunks = chunks_given(given)?;
+        Ok(Scan { chunks })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        some_chunks(Self::NAME, self.chunks)?;
         Ok(vec![tokens(Self::NAME, ins)?])
     }
 
@@ -42,35 +47,95 @@ impl Op for Scan {
             [a, _] => vec![a, cx.outs[0], cx.d()],
             _ => vec![cx.d()],
         };
-        let found = cx.b.push(ScanBackward, &ins).expect("of one type");
+        let chunks = self.chunks;
+        let found = cx.b.push(ScanBackward { chunks }, &ins).expect("of one type");
         Vjp::Rule(found.into_iter().map(Some).collect())
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        let spec = spec(ins[0].cols(), ins.len() == 2, ScanForm::Whole);
-        Kind::One(OneLaunch::along(spec, ins))
+        Kind::One(in_chunks(self.chunks, ins, [ScanForm::Whole, ScanForm::Ends]))
     }
 
     fn samples() -> Vec<Sample> {
         let x = || TensorType::state(5);
         vec![
-            Sample::new(Scan, "with factors", vec![x(), x()]),
-            Sample::new(Scan, "running sums", vec![x()]),
-            Sample::new(Scan, "one token", vec![x(), x()]).bindings(3, 1),
-            Sample::new(Scan, "several tiles", vec![TensorType::state(70); 2]).bindings(2, 11),
+            Sample::new(Scan { chunks: 1 }, "with factors", vec![x(), x()]),
+            Sample::new(Scan { chunks: 1 }, "running sums", vec![x()]),
+            Sample::new(Scan { chunks: 1 }, "one token", vec![x(), x()]).bindings(3, 1),
+            Sample::new(Scan { chunks: 1 }, "several tiles", vec![TensorType::state(70); 2]).bindings(2, 11),
+            Sample::new(Scan { chunks: 4 }, "in chunks", vec![TensorType::state(70); 2]).bindings(2, 11),
+            Sample::new(Scan { chunks: 3 }, "sums in chunks", vec![x()]).bindings(2, 7),
+            Sample::new(Scan { chunks: 8 }, "more chunks than tokens", vec![x(), x()]).bindings(2, 3),
         ]
     }
 }
 
 /// The kernel.
-pub(super) fn spec(cols: u64, factors: bool, form: ScanForm) -> impl Fn(DType) -> KernelSpec {
+pub(super) fn spec(cols: u64, factors: bool, form: ScanForm, chunks: u64) -> impl Fn(DType) -> KernelSpec {
     move |dtype| {
         KernelSpec::Scan(kernel::Scan {
             dtype,
             cols,
             factors,
             form,
+            chunks,
         })
+    }
+}
+
+/// A recurrence and, of several chunks, what makes their ends.
+pub(super) fn in_chunks(chunks: u64, ins: &[TensorType], [whole, ends]: [ScanForm; 2]) -> OneLaunch {
+    let (cols, factors) = (ins[0].cols(), ins.len() > 1);
+    let launch = OneLaunch::along(spec(cols, factors, whole, chunks), ins);
+    let last = ins.len() - 1;
+    let ends_of = if factors { vec![0, last] } else { vec![0] };
+    OneLaunch {
+        before: parts(chunks, factors.then_some((0, cols)), ends_of, spec(cols, factors, ends, chunks), cols),
+        ..launch
+    }
+}
+
+/// What several chunks are joined from: products of factors, of an operand with so many columns, and their ends, of these operands and so many columns.
+pub(super) fn parts(
+    chunks: u64,
+    factors: Option<(usize, u64)>,
+    operands: Vec<usize>,
+    ends: impl Fn(DType) -> KernelSpec + 'static,
+    cols: u64,
+) -> Vec<Before> {
+    if chunks == 1 {
+        return vec![];
+    }
+    let size = |cols| Size::of(&[Dim::Batch, Dim::Fixed(chunks * cols)]).expect("the size of a row for each chunk");
+    let products = factors.map(|(operand, cols)| Before {
+        name: "products",
+        kernel: Box::new(spec(cols, true, ScanForm::Products, chunks)),
+        operands: vec![operand],
+        size: size(cols),
+    });
+    let ends = Before {
+        name: "ends",
+        kernel: Box::new(ends),
+        operands,
+        size: size(cols),
+    };
+    products.into_iter().chain([ends]).collect()
+}
+
+/// Attributes of an op in so many chunks.
+pub(super) fn chunks_said(chunks: u64) -> Vec<(&'static str, String)> {
+    let several = (chunks > 1).then(|| ("chunks", chunks.to_string()));
+    several.into_iter().collect()
+}
+
+pub(super) fn chunks_given(given: &mut Attrs) -> Result<u64, ParseError> {
+    Ok(given.optional("chunks")?.unwrap_or(1))
+}
+
+pub(super) fn some_chunks(op: &'static str, chunks: u64) -> Result<(), TypeError> {
+    match (1..=MOST_CHUNKS).contains(&chunks) {
+        true => Ok(()),
+        false => fail(op, format!("{chunks} chunks; 1 to {MOST_CHUNKS} are possible")),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The derivative of recurrences along tokens: a recurrence itself, last tokens first.
 
-use crate::op::{EvalError, Kind, OneLaunch, TypeError, Vjp};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::scan::{sequences, spec, tokens};
+use crate::ops::scan::{chunks_given, chunks_said, in_chunks, sequences, some_chunks, tokens};
 use crate::ops::support::fail;
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
@@ -11,20 +11,24 @@ use odec_program::kernel::ScanForm;
 
 /// a, h, d → d_a, d_b; of running sums d → d_b. With `g_t = a_{t+1} g_{t+1} + d_t` from zero behind the last token, `d_b = g`, `d_a_t = g_t h_{t−1}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScanBackward;
+pub struct ScanBackward {
+    pub chunks: u64,
+}
 
 impl Op for ScanBackward {
     const NAME: &'static str = "scan_backward";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![]
+        chunks_said(self.chunks)
     }
 
-    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(ScanBackward)
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let chunks = chunks_given(given)?;
+        Ok(ScanBackward { chunks })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        some_chunks(Self::NAME, self.chunks)?;
         match ins {
             [a, h, d] => {
                 tokens(Self::NAME, &[a.clone(), h.clone()])?;
@@ -63,17 +67,19 @@ impl Op for ScanBackward {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        let spec = spec(ins[0].cols(), ins.len() == 3, ScanForm::Backward);
-        Kind::One(OneLaunch::along(spec, ins))
+        let forms = [ScanForm::Backward, ScanForm::EndsBackward];
+        Kind::One(in_chunks(self.chunks, ins, forms))
     }
 
     fn samples() -> Vec<Sample> {
         let x = || TensorType::state(5);
         vec![
-            Sample::new(ScanBackward, "with factors", vec![x(), x(), x()]),
-            Sample::new(ScanBackward, "running sums", vec![x()]),
-            Sample::new(ScanBackward, "one token", vec![x(), x(), x()]).bindings(3, 1),
-            Sample::new(ScanBackward, "several tiles", vec![TensorType::state(70); 3]).bindings(2, 11),
+            Sample::new(ScanBackward { chunks: 1 }, "with factors", vec![x(), x(), x()]),
+            Sample::new(ScanBackward { chunks: 1 }, "running sums", vec![x()]),
+            Sample::new(ScanBackward { chunks: 1 }, "one token", vec![x(), x(), x()]).bindings(3, 1),
+            Sample::new(ScanBackward { chunks: 1 }, "several tiles", vec![TensorType::state(70); 3]).bindings(2, 11),
+            Sample::new(ScanBackward { chunks: 4 }, "in chunks", vec![TensorType::state(70); 3]).bindings(2, 11),
+            Sample::new(ScanBackward { chunks: 3 }, "sums in chunks", vec![x()]).bindings(2, 7),
         ]
     }
 }

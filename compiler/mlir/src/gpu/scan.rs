@@ -4,6 +4,7 @@
 //! What several tokens read is loaded at once, so that memory is waited for once for all of them.
 
 use super::column::Column;
+use crate::chunks::Chunk;
 use crate::emit::{Cmp, Emitter, Val};
 use odec_program::gpu::scan;
 use odec_program::kernel::{Scan, ScanForm};
@@ -12,28 +13,22 @@ use odec_program::kernel::{Scan, ScanForm};
 pub(super) fn emit(e: &mut Emitter, kernel: &Scan) -> Result<(), String> {
     let seq = e.dim(1);
     let own = Column::of_thread(e, kernel.cols);
+    let chunk = Chunk::new(e, own.number, seq, kernel.chunks, kernel.reversed());
     let lane = Lane {
         kernel,
-        sequence: own.number,
-        first: e.mul(own.number, seq),
+        first: e.mul(chunk.sequence, seq),
+        chunk,
         seq,
         column: own.column,
     };
-    e.when(own.exists, |e| match kernel.form {
-        ScanForm::Backward => lane.backward(e),
-        ScanForm::Whole => {
-            let zero = e.float(0.0, e.scalar());
-            lane.forward(e, zero);
-        }
-        ScanForm::Carried => lane.carried(e),
-    });
+    e.when(own.exists, |e| lane.emit(e));
     Ok(())
 }
 
-/// A column of a sequence.
+/// A column of a chunk of a sequence.
 struct Lane<'a> {
     kernel: &'a Scan,
-    sequence: Val,
+    chunk: Chunk,
     /// The number of the sequence's first row, and how many rows it has.
     first: Val,
     seq: Val,
@@ -41,34 +36,78 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
+    fn emit(&self, e: &mut Emitter) {
+        match self.kernel.form {
+            ScanForm::Backward => self.backward(e),
+            ScanForm::Whole => {
+                let start = self.joined(e);
+                self.forward(e, start, true);
+            }
+            ScanForm::Carried => self.carried(e),
+            ScanForm::Ends => {
+                let zero = e.float(0.0, e.scalar());
+                let end = self.forward(e, zero, false);
+                self.leave(e, end);
+            }
+            ScanForm::EndsBackward => {
+                let places = self.kernel.places();
+                let a = places.a.map(|a| e.operand(a));
+                let d = e.operand(places.given.unwrap_or(0));
+                let zero = e.float(0.0, e.scalar());
+                let ends = self.walk(e, &[zero], |e, rows, carried| {
+                    let (more, factors) =
+                        (self.loads(e, d, rows), a.map(|a| self.loads(e, a, rows)));
+                    let mut state = carried[0];
+                    for (n, more) in more.into_iter().enumerate() {
+                        state = e.add(state, more);
+                        if let Some(factors) = &factors {
+                            state = e.mul(factors[n], state);
+                        }
+                    }
+                    vec![state]
+                });
+                self.leave(e, ends[0]);
+            }
+            ScanForm::Products => {
+                let a = e.operand(0);
+                let one = e.float(1.0, e.scalar());
+                let products = self.walk(e, &[one], |e, rows, carried| {
+                    let factors = self.loads(e, a, rows);
+                    let product = factors.into_iter().fold(carried[0], |p, a| e.mul(p, a));
+                    vec![product]
+                });
+                self.leave(e, products[0]);
+            }
+        }
+    }
+
     fn carried(&self, e: &mut Emitter) {
         let (past, none) = (e.dim(2), e.int(0));
-        let carry = e.operand(2 + u64::from(self.kernel.factors));
-        let place = self.at(e, carry, self.sequence);
+        let carry = e.operand(self.kernel.places().carry.unwrap_or(0));
+        let place = self.at(e, carry, self.chunk.sequence);
         let zero = e.float(0.0, e.scalar());
         let goes_on = e.cmp(Cmp::Gt, past, none);
         let start = e.when_with(goes_on, &[zero], |e| vec![e.load(place, e.scalar())]);
-        let end = self.forward(e, start[0]);
+        let end = self.forward(e, start[0], true);
         e.store(end, place);
     }
 
-    /// The last state, after all are written.
-    fn forward(&self, e: &mut Emitter, start: Val) -> Val {
-        let factors = self.kernel.factors.then(|| e.operand(0));
-        let more = u64::from(self.kernel.factors);
-        let (more, out) = (e.operand(more), e.operand(more + 1));
-        let ends = self.walk(e, &[start], |e, i, count, carried| {
-            let rows: Vec<Val> = (0..count as i64).map(|n| self.row(e, i, n)).collect();
+    /// The last state, after all are written where they are to be.
+    fn forward(&self, e: &mut Emitter, start: Val, written: bool) -> Val {
+        let places = self.kernel.places();
+        let factors = places.a.map(|a| e.operand(a));
+        let more = e.operand(places.given.unwrap_or(0));
+        let out = e.operand(places.out);
+        let ends = self.walk(e, &[start], |e, rows, carried| {
             let mut state = carried[0];
-            let load = |e: &mut Emitter, operand| -> Vec<Val> {
-                rows.iter().map(|row| self.load(e, operand, *row)).collect()
-            };
-            let factors = factors.map(|a| load(e, a));
-            let more = load(e, more);
+            let factors = factors.map(|a| self.loads(e, a, rows));
+            let more = self.loads(e, more, rows);
             for (n, row) in rows.iter().enumerate() {
                 state = step(e, factors.as_ref().map(|a| a[n]), state, more[n]);
-                let to = self.at(e, out, *row);
-                e.store(state, to);
+                if written {
+                    let to = self.at(e, out, *row);
+                    e.store(state, to);
+                }
             }
             vec![state]
         });
@@ -76,28 +115,22 @@ impl Lane<'_> {
     }
 
     fn backward(&self, e: &mut Emitter) {
-        let factors = self.kernel.factors;
-        let operands = match factors {
-            true => [0, 1, 2, 3, 4],
-            false => [0, 0, 0, 1, 1],
-        };
-        let [a, h, d, d_a, d_b] = operands.map(|n| e.operand(n));
+        let places = self.kernel.places();
+        let [a, h, d_a] = [places.a, places.h, places.d_a].map(|n| n.map(|n| e.operand(n)));
+        let (d, d_b) = (e.operand(places.given.unwrap_or(0)), e.operand(places.out));
         let zero = e.float(0.0, e.scalar());
-        // What the token behind the last one would multiply is zero, and so is its factor.
-        let start = match factors {
-            true => vec![zero, zero],
-            false => vec![zero],
+        let joined = self.joined(e);
+        // What the token behind the last one would multiply is zero, and so is its factor. The own factor of another chunk's first token has
+        // multiplied what that chunk leaves.
+        let start = match (a, self.kernel.chunks) {
+            (None, _) => vec![joined],
+            (Some(_), 1) => vec![joined, zero],
+            (Some(_), _) => vec![joined, e.float(1.0, e.scalar())],
         };
-        self.walk(e, &start, |e, i, count, carried| {
-            let last = e.add_int(self.seq, -1);
-            let last = e.sub(last, i);
-            let rows: Vec<Val> = (0..count as i64).map(|n| self.row(e, last, -n)).collect();
-            let load = |e: &mut Emitter, operand| -> Vec<Val> {
-                rows.iter().map(|row| self.load(e, operand, *row)).collect()
-            };
-            let more = load(e, d);
+        self.walk(e, &start, |e, rows, carried| {
+            let more = self.loads(e, d, rows);
             // The first token has none before it, and reads its factor in that place: `h` may have no row of its own.
-            let before = factors.then(|| -> Vec<Val> {
+            let before = a.zip(h).map(|(a, h)| -> Vec<Val> {
                 let each = rows.iter().map(|row| {
                     let is_first = e.cmp(Cmp::Eq, *row, self.first);
                     let back = e.add_int(*row, -1);
@@ -108,13 +141,13 @@ impl Lane<'_> {
                 });
                 each.collect()
             });
-            let own = factors.then(|| load(e, a));
+            let own = a.map(|a| self.loads(e, a, rows));
             let (mut state, mut behind) = (carried[0], carried.get(1).copied());
             for (n, row) in rows.iter().enumerate() {
                 state = step(e, behind, state, more[n]);
                 let to = self.at(e, d_b, *row);
                 e.store(state, to);
-                if let (Some(before), Some(own)) = (&before, &own) {
+                if let (Some(before), Some(own), Some(d_a)) = (&before, &own, d_a) {
                     let slope = e.mul(state, before[n]);
                     let is_first = e.cmp(Cmp::Eq, *row, self.first);
                     let slope = e.select(is_first, zero, slope);
@@ -127,20 +160,68 @@ impl Lane<'_> {
         });
     }
 
-    /// Walks over all tokens, several at a time and then one by one: `body` takes how many are behind it, and how many there are.
+    /// What the chunk begins with.
+    fn joined(&self, e: &mut Emitter) -> Val {
+        let places = self.kernel.places();
+        let zero = e.float(0.0, e.scalar());
+        let Some(ends) = places.ends else {
+            return zero;
+        };
+        let ends = e.operand(ends);
+        let products = places.products.map(|n| e.operand(n));
+        let joined = self.chunk.joined(e, &[zero], |e, row, states| {
+            let end = self.load(e, ends, row);
+            let product = products.map(|products| self.load(e, products, row));
+            vec![step(e, product, states[0], end)]
+        });
+        joined[0]
+    }
+
+    /// Writes what the chunk leaves.
+    fn leave(&self, e: &mut Emitter, x: Val) {
+        let row = self.chunk.row(e);
+        let out = e.operand(self.kernel.places().out);
+        let to = self.at(e, out, row);
+        e.store(x, to);
+    }
+
+    /// Walks over the tokens of the chunk, several at a time and then one by one, which `body` takes by the numbers of their rows.
     fn walk(
         &self,
         e: &mut Emitter,
         start: &[Val],
-        mut body: impl FnMut(&mut Emitter, Val, u64, &[Val]) -> Vec<Val>,
+        mut body: impl FnMut(&mut Emitter, &[Val], &[Val]) -> Vec<Val>,
     ) -> Vec<Val> {
-        let (zero, together) = (e.int(0), scan::TOKENS);
-        let whole = e.floor_to(self.seq, together as i64);
-        let carried = e.for_with(zero, whole, together as i64, start, |e, i, carried| {
-            body(e, i, together, carried)
-        });
-        e.for_with(whole, self.seq, 1, &carried, |e, i, carried| {
-            body(e, i, 1, carried)
+        let mut some = |e: &mut Emitter, i, count: u64, carried: &[Val]| {
+            let rows: Vec<Val> = match self.kernel.reversed() {
+                false => (0..count as i64).map(|n| self.row(e, i, n)).collect(),
+                true => {
+                    let last = e.add_int(self.seq, -1);
+                    let last = e.sub(last, i);
+                    (0..count as i64).map(|n| self.row(e, last, -n)).collect()
+                }
+            };
+            body(e, &rows, carried)
+        };
+        let (together, chunk) = (scan::TOKENS, &self.chunk);
+        let all = match self.kernel.chunks {
+            1 => chunk.end,
+            _ => e.sub(chunk.end, chunk.begin),
+        };
+        let whole = e.floor_to(all, together as i64);
+        let whole = match self.kernel.chunks {
+            1 => whole,
+            _ => e.add(chunk.begin, whole),
+        };
+        let carried = e.for_with(
+            chunk.begin,
+            whole,
+            together as i64,
+            start,
+            |e, i, carried| some(e, i, together, carried),
+        );
+        e.for_with(whole, chunk.end, 1, &carried, |e, i, carried| {
+            some(e, i, 1, carried)
         })
     }
 
@@ -155,6 +236,10 @@ impl Lane<'_> {
         let row = e.mul_int(r, self.kernel.cols as i64);
         let place = e.add(row, self.column);
         e.at(operand, place, e.elem)
+    }
+
+    fn loads(&self, e: &mut Emitter, operand: Val, rows: &[Val]) -> Vec<Val> {
+        rows.iter().map(|row| self.load(e, operand, *row)).collect()
     }
 
     fn load(&self, e: &mut Emitter, operand: Val, r: Val) -> Val {

@@ -4,8 +4,9 @@
 //! matrix is read and written once for all of them. Each element goes through the operations of one token after another as the specification
 //! says, so how many tokens share a pass does not show in the result.
 
+use crate::chunks::Chunk;
 use crate::emit::{Cmp, Emitter, Val};
-use odec_program::kernel::{Decay, LinearAttend};
+use odec_program::kernel::{Decay, LinearAttend, LinearAttendPlaces};
 
 /// Columns of a matrix, of values and of results.
 pub(crate) trait Columns: Sized {
@@ -37,23 +38,22 @@ pub(crate) trait Columns: Sized {
     fn parts(&self) -> Vec<Self>;
 }
 
-/// A head of a sequence.
+/// A head of a chunk of a sequence.
 pub(crate) struct Head<'a> {
     kernel: &'a LinearAttend,
+    places: LinearAttendPlaces,
     pointers: Vec<Val>,
     seq: Val,
-    batch: Val,
+    chunk: Chunk,
     head: Val,
-    /// `batch · heads + head`.
-    number: Val,
 }
 
 /// Where the rows of a token begin.
 struct Token {
-    q: Val,
+    q: Option<Val>,
     k: Val,
     v: Val,
-    o: Val,
+    o: Option<Val>,
     decay: Option<Val>,
 }
 
@@ -70,19 +70,21 @@ enum Step {
 }
 
 impl<'a> Head<'a> {
-    /// Head `number` of all heads of all sequences.
+    /// Head `number` of all heads of all chunks of all sequences.
     pub(crate) fn new(e: &mut Emitter, kernel: &'a LinearAttend, number: Val) -> Head<'a> {
-        let pointers = (0..kernel.operands()).map(|n| e.operand(n.into()));
+        let places = kernel.places();
+        let pointers = (0..places.all).map(|n| e.operand(n.into()));
         let pointers = pointers.collect();
         let heads = e.int(kernel.heads as i64);
-        let (batch, head) = (e.div(number, heads), e.rem(number, heads));
+        let (chunk, head) = (e.div(number, heads), e.rem(number, heads));
+        let seq = e.dim(1);
         Head {
             kernel,
+            places,
             pointers,
-            seq: e.dim(1),
-            batch,
+            seq,
+            chunk: Chunk::new(e, chunk, seq, kernel.chunks, kernel.reversed),
             head,
-            number,
         }
     }
 
@@ -93,12 +95,17 @@ impl<'a> Head<'a> {
             true => self.correct(e, columns),
             false => self.add(e, columns),
         }
-        let Some(after) = self.kernel.matrices() else {
+        let after = match self.kernel.ends {
+            true => self.places.ends,
+            false => self.places.matrices,
+        };
+        let Some(after) = after else {
             return;
         };
+        let of = self.chunk.row(e);
         self.each_row(e, &[], |e, i, _| {
             let x = columns.kept(e, i);
-            let row = self.matrix_row(e, after, i);
+            let row = self.matrix_row(e, after, of, i);
             columns.store(e, &x, row);
             vec![]
         });
@@ -108,41 +115,72 @@ impl<'a> Head<'a> {
     fn start(&self, e: &mut Emitter, columns: &impl Columns) {
         let zero = e.int(0);
         let nothing = columns.zero(e);
-        let goes_on = self.kernel.matrices().map(|before| {
+        let joins = self.places.ends.filter(|_| !self.kernel.ends);
+        let goes_on = self.places.matrices.map(|before| {
             let past = e.dim(2);
             let kept = e.cmp(Cmp::Gt, past, zero);
             let may = columns.exist().map_or(kept, |exist| e.and(kept, exist));
             (before, may)
         });
         self.each_row(e, &[], |e, i, _| {
-            let x = match goes_on {
-                Some((before, may)) => e.when_with(may, &nothing, |e| {
-                    let row = self.matrix_row(e, before, i);
+            let x = match (goes_on, joins) {
+                (Some((before, may)), _) => e.when_with(may, &nothing, |e| {
+                    let row = self.matrix_row(e, before, self.chunk.sequence, i);
                     columns.load(e, row)
                 }),
-                None => nothing.clone(),
+                (None, Some(ends)) => self.joined(e, ends, i, columns),
+                (None, None) => nothing.clone(),
             };
             columns.keep(e, &x, i);
             vec![]
         });
     }
 
+    /// Row `i` of what the other chunks leave to this one.
+    fn joined(&self, e: &mut Emitter, ends: u32, i: Val, columns: &impl Columns) -> Vec<Val> {
+        let nothing = columns.zero(e);
+        self.chunk.joined(e, &nothing, |e, chunk, states| {
+            let row = self.matrix_row(e, ends, chunk, i);
+            let end = columns.load(e, row);
+            let left = self.places.products.map(|products| {
+                let row = self.decays(e, products, chunk);
+                match self.kernel.decay {
+                    Decay::Value => columns.load(e, row),
+                    decay => {
+                        let zero = e.int(0);
+                        let of = if decay == Decay::Key { i } else { zero };
+                        vec![columns.all(e, row, of); end.len()]
+                    }
+                }
+            });
+            let each = states.iter().zip(end).enumerate();
+            each.map(|(n, (state, end))| match &left {
+                Some(left) => e.fma(left[n], *state, end),
+                None => e.add(*state, end),
+            })
+            .collect()
+        })
+    }
+
     /// Tokens that add their values.
     fn add(&self, e: &mut Emitter, columns: &impl Columns) {
         let alone = match columns.tokens(e, self.kernel.decay) as i64 {
-            1 => e.int(0),
+            1 => self.chunk.begin,
             tokens => self.add_together(e, tokens, columns),
         };
-        e.for_each(alone, self.seq, 1, |e, t| {
+        e.for_each(alone, self.chunk.end, 1, |e, t| {
             let token = self.token(e, t);
             self.added(e, &[token], columns);
         });
     }
 
-    /// All that are so many together; gives how many these are.
+    /// All that are so many together; gives the first behind them.
     fn add_together(&self, e: &mut Emitter, tokens: i64, columns: &impl Columns) -> Val {
-        let (zero, end) = (e.int(0), e.floor_to(self.seq, tokens));
-        e.for_each(zero, end, tokens, |e, first| {
+        let begin = self.chunk.begin;
+        let all = e.sub(self.chunk.end, begin);
+        let whole = e.floor_to(all, tokens);
+        let end = e.add(begin, whole);
+        e.for_each(begin, end, tokens, |e, first| {
             let token = |n| {
                 let t = e.add_int(first, n);
                 self.token(e, t)
@@ -161,12 +199,13 @@ impl<'a> Head<'a> {
         for token in tokens {
             steps.extend(self.fade_before(e, token, columns));
             steps.push(Step::Add(token.k, columns.load(e, token.v)));
-            steps.push(Step::Read(token.q));
+            steps.extend(token.q.map(Step::Read));
             steps.extend(self.fade_after(e, token, columns));
         }
         let read = self.pass(e, &steps, columns);
-        for (token, o) in tokens.iter().zip(read) {
-            columns.store(e, &o, token.o);
+        let places = tokens.iter().filter_map(|token| token.o);
+        for (place, o) in places.zip(read) {
+            columns.store(e, &o, place);
         }
     }
 
@@ -215,11 +254,13 @@ impl<'a> Head<'a> {
         columns: &impl Columns,
     ) -> Vec<Val> {
         steps.extend(self.fade_before(e, token, columns));
-        steps.push(Step::Read(token.q));
+        steps.extend(token.q.map(Step::Read));
         let read = self.pass(e, &steps, columns).remove(0);
         let v = columns.load(e, token.v);
         let missing: Vec<Val> = v.iter().zip(read).map(|(v, o)| e.sub(*v, o)).collect();
-        columns.store(e, &missing, token.o);
+        if let Some(o) = token.o {
+            columns.store(e, &missing, o);
+        }
         missing
     }
 
@@ -300,26 +341,37 @@ impl<'a> Head<'a> {
             }
             false => t,
         };
-        let [q, k] = [0, 1].map(|n| self.row(e, n, t, kernel.key));
-        let [v, o] = [2, kernel.result()].map(|n| self.row(e, n, t, kernel.value));
-        let decay = kernel.decay_operand().zip(kernel.decays());
-        let decay = decay.map(|(n, all)| self.row(e, n, t, all / kernel.heads));
-        Token { q, k, v, o, decay }
+        let first = e.mul(self.chunk.sequence, self.seq);
+        let row = e.add(first, t);
+        let places = &self.places;
+        Token {
+            q: places.q.map(|q| self.row(e, q, row, kernel.key)),
+            k: self.row(e, places.k, row, kernel.key),
+            v: self.row(e, places.v, row, kernel.value),
+            o: places.o.map(|o| self.row(e, o, row, kernel.value)),
+            decay: places.decay.map(|decay| self.decays(e, decay, row)),
+        }
     }
 
-    /// The head's columns of a token in an operand that has `width` of them for each head.
-    fn row(&self, e: &mut Emitter, operand: u32, t: Val, width: u64) -> Val {
-        let first = e.mul(self.batch, self.seq);
-        let row = e.add(first, t);
+    /// The head's columns of row `row` of decays.
+    fn decays(&self, e: &mut Emitter, operand: u32, row: Val) -> Val {
+        let all = self.kernel.decays().unwrap_or(0);
+        self.row(e, operand, row, all / self.kernel.heads)
+    }
+
+    /// The head's columns of a row of an operand that has `width` of them for each head.
+    fn row(&self, e: &mut Emitter, operand: u32, row: Val, width: u64) -> Val {
         let row = e.mul_int(row, self.kernel.heads as i64);
         let row = e.add(row, self.head);
         let offset = e.mul_int(row, width as i64);
         e.at(self.pointers[operand as usize], offset, e.elem)
     }
 
-    /// Row `i` of the head's matrix in an operand.
-    fn matrix_row(&self, e: &mut Emitter, operand: u32, i: Val) -> Val {
-        let first = e.mul_int(self.number, self.kernel.key as i64);
+    /// Row `i` of the head's matrix in an operand, that of sequence or chunk `of`.
+    fn matrix_row(&self, e: &mut Emitter, operand: u32, of: Val, i: Val) -> Val {
+        let heads = e.mul_int(of, self.kernel.heads as i64);
+        let number = e.add(heads, self.head);
+        let first = e.mul_int(number, self.kernel.key as i64);
         let row = e.add(first, i);
         let offset = e.mul_int(row, self.kernel.value as i64);
         e.at(self.pointers[operand as usize], offset, e.elem)

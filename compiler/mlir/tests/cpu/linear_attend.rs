@@ -14,7 +14,10 @@ fn operands<T: Real>(spec: &LinearAttend, dims: &[u64]) -> Vec<Buffer<T>> {
         let numbers: Vec<f64> = (0..n).map(|_| next()).collect();
         match o.name {
             "o" => Buffer::nan(numbers.len()),
-            "decay" => Buffer::from_fn(numbers.len(), |i| 0.5 + 0.5 * numbers[i].abs()),
+            "ends" if spec.ends => Buffer::nan(numbers.len()),
+            "decay" | "products" => {
+                Buffer::from_fn(numbers.len(), |i| 0.5 + 0.5 * numbers[i].abs())
+            }
             _ => Buffer::from_fn(numbers.len(), |i| numbers[i]),
         }
     });
@@ -38,6 +41,8 @@ fn spec<T: Real>([heads, key, value]: [u64; 3], decay: Decay) -> LinearAttend {
         reversed: false,
         continued: false,
         delta: false,
+        chunks: 1,
+        ends: false,
     }
 }
 
@@ -64,6 +69,21 @@ fn check<T: Real>() {
     };
     let rules: Vec<LinearAttend> = specs.iter().map(corrected).collect();
     specs.extend(rules);
+    // Chunks of four tokens, the last of two; more chunks than tokens; what they leave.
+    for (shape, chunks) in shapes.iter().zip([3, 3, 20, 3, 3]) {
+        for (decay, reversed) in decays.into_iter().flat_map(|d| [(d, false), (d, true)]) {
+            let whole = LinearAttend {
+                chunks,
+                reversed,
+                ..spec::<T>(*shape, decay)
+            };
+            let ends = LinearAttend {
+                ends: true,
+                ..whole.clone()
+            };
+            specs.extend([whole, ends]);
+        }
+    }
     for target in targets() {
         let kernels: Vec<KernelSpec> = specs
             .iter()

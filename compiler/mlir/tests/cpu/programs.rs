@@ -128,6 +128,26 @@ fn linear() -> Vec<(&'static str, &'static str)> {
     sizes.into_iter().chain([mixer]).collect()
 }
 
+/// Both in chunks, of which the last ones are shorter or empty.
+fn in_chunks() -> Vec<(&'static str, &'static str)> {
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    let mixer = (
+        "attention(heads: 4, causal, rope)",
+        "concat(scan(linear |> sigmoid, linear, chunks: 3), cumsum(linear(70), chunks: 2) |> rmsnorm, \
+         linear_attention(linear(6), linear(6), linear(38), heads: 2, decay: linear(6) |> sigmoid, chunks: 3), \
+         linear_attention(linear(6), linear(6), linear(34), heads: 2, decay: linear(2) |> sigmoid, chunks: 64), \
+         linear_attention(linear(6), linear(6), linear, heads: 1, chunks: 2)) |> rmsnorm |> linear",
+    );
+    sizes.into_iter().chain([mixer]).collect()
+}
+
+#[test]
+fn recurrences_in_chunks() {
+    check("prenorm", &in_chunks(), &host());
+    check("prenorm", &in_bf16(&in_chunks()), &host());
+    check("prenorm", &in_f64(&in_chunks()), &host());
+}
+
 /// What matrices are when a run ends is what the next one begins with, in every bit.
 #[test]
 fn linear_attention() {

@@ -15,8 +15,8 @@ use crate::harness::noise;
 use odec_emulator::Emulated;
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, Expr, ExprId, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{
-    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Keep, Layout, LinearAttend, Order,
-    Rows, Scan, ScanForm, Share, Store, TopTokens,
+    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Keep, Layout, LinearAttend, Mode,
+    Order, Rows, Scan, ScanForm, Share, Store, TopTokens,
 };
 use odec_program::window::Through;
 use odec_program::{DType, Kernel, KernelSpec, Target, Window, bf16, gpu};
@@ -525,6 +525,7 @@ fn recurrences() {
                 cols,
                 factors,
                 form,
+                chunks: 1,
             };
             cases.extend(runs.into_iter().map(|(operands, dims)| Case {
                 spec: KernelSpec::Scan(spec.clone()),
@@ -535,7 +536,50 @@ fn recurrences() {
             }));
         }
     }
+    let all = [
+        ScanForm::Whole,
+        ScanForm::Backward,
+        ScanForm::Ends,
+        ScanForm::EndsBackward,
+    ];
+    let all = all
+        .into_iter()
+        .flat_map(|form| [(form, true), (form, false)]);
+    // Chunks of ten tokens and of one, and more than there are tokens.
+    for (chunks, seq) in [(2, 19), (3, 30), (20, 21), (8, 3)] {
+        for (form, factors) in all.clone().chain([(ScanForm::Products, true)]) {
+            cases.push(case(
+                KernelSpec::Scan(Scan {
+                    dtype: DType::F32,
+                    cols: 33,
+                    factors,
+                    form,
+                    chunks,
+                }),
+                &[2, seq],
+            ));
+        }
+    }
     check(&cases);
+}
+
+/// Numbers for all that a kernel reads, and room for what it writes.
+fn case(spec: KernelSpec, dims: &[u64]) -> Case {
+    let signature = spec.signature();
+    let operands = signature.operands.iter().zip(1..).map(|(o, seed)| {
+        let words = o.words(dims).expect("few words");
+        match o.mode {
+            Mode::Write => room(words),
+            _ => floats(words, seed),
+        }
+    });
+    Case {
+        operands: operands.collect(),
+        spec,
+        aliases: vec![],
+        dims: dims.to_vec(),
+        coeffs: vec![],
+    }
 }
 
 #[test]
@@ -632,25 +676,28 @@ fn linear_attention() {
                 reversed,
                 continued,
                 delta,
+                chunks: 1,
+                ends: false,
             });
             let past = [0, 4][n % 2];
             // Two passes of four tokens, and a token by itself.
             let dims = &[2, 9, past][..if continued { 3 } else { 2 }];
-            let signature = spec.signature();
-            let operands = signature.operands.iter().enumerate().map(|(i, o)| {
-                let words = o.words(dims).expect("few words");
-                match o.name {
-                    "o" => room(words),
-                    _ => floats(words, i as u64 + 1),
-                }
+            cases.push(case(spec, dims));
+        }
+        for (reversed, ends) in [(false, false), (true, false), (false, true), (true, true)] {
+            let spec = KernelSpec::LinearAttend(LinearAttend {
+                dtype: DType::F32,
+                heads,
+                key,
+                value,
+                decay: decays[(n + usize::from(reversed)) % 4],
+                reversed,
+                continued: false,
+                delta: false,
+                chunks: 3,
+                ends,
             });
-            cases.push(Case {
-                operands: operands.collect(),
-                spec,
-                aliases: vec![],
-                dims: dims.to_vec(),
-                coeffs: vec![],
-            });
+            cases.push(case(spec, &[2, 13]));
         }
     }
     check(&cases);

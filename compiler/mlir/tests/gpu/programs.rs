@@ -47,7 +47,7 @@ fn linear_attention() {
     let mixer = (
         "attention(heads: 4, causal, rope)",
         "concat(linear_attention(linear(6), linear(6), linear(38), heads: 2, decay: linear(6) |> sigmoid), \
-         linear_attention(linear(6), linear(6), linear(34), heads: 2, retention), \
+         linear_attention(linear(6), linear(6), linear(34), heads: 2, retention, chunks: 3), \
          linear_attention(linear(6), linear(6) |> normalize(heads: 2), linear(34), heads: 2, delta: linear(2) |> sigmoid, decay: linear(6) |> sigmoid)) |> rmsnorm |> linear",
     );
     let sizes: Vec<_> = sizes.into_iter().chain([mixer]).collect();
@@ -59,7 +59,7 @@ fn recurrent() {
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     let mixer = (
         "attention(heads: 4, causal, rope)",
-        "concat(scan(linear |> sigmoid, linear), cumsum(linear(33)) |> rmsnorm) |> linear",
+        "concat(scan(linear |> sigmoid, linear), scan(linear(33) |> sigmoid, linear(33), chunks: 3), cumsum(linear(33), chunks: 2) |> rmsnorm) |> linear",
     );
     let sizes: Vec<_> = sizes.into_iter().chain([mixer]).collect();
     check("prenorm", &sizes, Target::Sm80);

@@ -1,5 +1,6 @@
 //! `cumsum`: sums over the tokens so far.
 
+use super::chunks::{CHUNKS, chunks};
 use super::network::{Network, values};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
@@ -12,6 +13,7 @@ const X: Argument = Argument::operand("x", "what is added up");
 pub struct CumSum {
     operand: [Network; 1],
     columns: u64,
+    chunks: u64,
 }
 
 impl Layer for CumSum {
@@ -24,7 +26,7 @@ impl Layer for CumSum {
             "It is `scan` with factors of 1, which are not multiplied by. While text is generated, one number for each column is kept.",
         ],
     };
-    const ARGUMENTS: &'static [Argument] = &[X];
+    const ARGUMENTS: &'static [Argument] = &[X, CHUNKS];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "cumsum",
@@ -41,9 +43,15 @@ impl Layer for CumSum {
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
-        let [(x, columns)] = r.operands([&X])?;
-        let operand = [x];
-        Some((CumSum { operand, columns }, columns))
+        let operand = r.operands([&X]);
+        let chunks = chunks(r);
+        let [(x, columns)] = operand?;
+        let sums = CumSum {
+            operand: [x],
+            columns,
+            chunks: chunks?,
+        };
+        Some((sums, columns))
     }
 
     fn params(&self) -> Vec<LayerParam> {
@@ -68,7 +76,7 @@ impl Layer for CumSum {
         let to = b.ty(at.x).with_cols(self.columns);
         let x = nn::widened(b, operand[0], to)?;
         let carry = w.carry(b, Self::NAME, [1, self.columns])?;
-        nn::scan(b, &[x], carry)
+        nn::scan(b, &[x], carry, self.chunks)
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {

@@ -12,6 +12,7 @@
 
 mod angles;
 mod arithmetic;
+mod chunks;
 mod column_functions;
 mod fewer;
 pub mod function;

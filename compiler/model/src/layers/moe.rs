@@ -286,7 +286,7 @@ impl Moe {
         let to = b.ty(chosen).with_cols(self.experts);
         let chosen = nn::widened(b, chosen, to)?;
         let carry = w.carry(b, "chosen", [1, self.experts])?;
-        let so_far = nn::scan(b, &[chosen], carry)?;
+        let so_far = nn::scan(b, &[chosen], carry, 1)?;
         let room = nn::combine(b, &[(Exact::int(-1), so_far)])?;
         let by = Exact::int(whole(most + 1));
         let room = b.push1(Shift { by }, &[room])?;

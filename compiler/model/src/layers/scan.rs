@@ -1,5 +1,6 @@
 //! `scan`: recurrences of first order along tokens.
 
+use super::chunks::{CHUNKS, chunks};
 use super::network::{Network, values};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
@@ -21,6 +22,7 @@ const B: Argument = Argument::operand(
 pub struct Scan {
     operands: [Network; 2],
     columns: u64,
+    chunks: u64,
 }
 
 impl Layer for Scan {
@@ -31,10 +33,11 @@ impl Layer for Scan {
         source: "Martin & Cundy 2018, ICLR; Gu & Dao 2023, arXiv:2312.00752",
         notes: &[
             "Its work and memory grow linearly with the text. While text is generated, the last h is kept: one number for each column, however long the text is.",
+            "With `chunks: n` a text is walked over in n pieces at the same time: first for what each piece leaves, then for h. That takes up to twice the work, and pays where texts times columns are fewer than what computes them: on GPUs. What generates a text walks token by token in any case.",
             "Factors from 0 to 1 keep h bounded: `sigmoid` and `exp` of something negative give them.",
         ],
     };
-    const ARGUMENTS: &'static [Argument] = &[A, B];
+    const ARGUMENTS: &'static [Argument] = &[A, B, CHUNKS];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "scan(linear |> sigmoid, linear)",
@@ -44,6 +47,10 @@ impl Layer for Scan {
             text: "scan(linear(1) |> sigmoid, linear(24))",
             meaning: "one factor for all columns of a token",
         },
+        Example {
+            text: "scan(linear |> sigmoid, linear, chunks: 16)",
+            meaning: "in 16 chunks of the text beside each other",
+        },
     ];
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
@@ -51,7 +58,9 @@ impl Layer for Scan {
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
-        let [(a, a_width), (b, b_width)] = r.operands([&A, &B])?;
+        let operands = r.operands([&A, &B]);
+        let chunks = chunks(r);
+        let ([(a, a_width), (b, b_width)], chunks) = (operands?, chunks?);
         let columns = a_width.max(b_width);
         if [a_width, b_width].iter().any(|n| ![1, columns].contains(n)) {
             let message = format!("`scan` is applied to {a_width} and to {b_width} columns");
@@ -60,7 +69,12 @@ impl Layer for Scan {
             return r.fail(d.label(label));
         }
         let operands = [a, b];
-        Some((Scan { operands, columns }, columns))
+        let scan = Scan {
+            operands,
+            columns,
+            chunks,
+        };
+        Some((scan, columns))
     }
 
     fn params(&self) -> Vec<LayerParam> {
@@ -88,7 +102,7 @@ impl Layer for Scan {
             .map(|x| nn::widened(b, x, to.clone()));
         let operands: Vec<Value> = each.collect::<TypeResult<_>>()?;
         let carry = w.carry(b, Self::NAME, [1, self.columns])?;
-        nn::scan(b, &operands, carry)
+        nn::scan(b, &operands, carry, self.chunks)
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {

@@ -105,7 +105,7 @@ impl Marks for Segments {
             let separates = b.push1(Equals { to }, &[tokens])?;
             let carry = w.carry(b, PART, [1, 1])?;
             // A separator is of the segment that it ends: it counts for the tokens after it.
-            let counted = nn::scan(b, &[separates], carry)?;
+            let counted = nn::scan(b, &[separates], carry, 1)?;
             let before = nn::combine(
                 b,
                 &[(Exact::one(), counted), (Exact::int(-1), separates)],

@@ -365,8 +365,24 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::One(launch), _) => {
-                let given: Vec<Value> = launch.operands.iter().map(|i| operands[*i]).collect();
-                let args = self.buffers(&[given, results].concat())?;
+                let given =
+                    |all: &[usize]| -> Vec<Value> { all.iter().map(|i| operands[*i]).collect() };
+                let mut args = self.buffers(&given(&launch.operands))?;
+                for before in launch.before {
+                    let name = self.name_of(only(n), Some(before.name));
+                    let made = (self.code).buffer(name, self.real, before.size, Placement::Arena);
+                    let reads = self.buffers(&given(&before.operands))?;
+                    let reads = [reads, vec![made]].concat();
+                    self.launch(
+                        (before.kernel)(self.real),
+                        reads,
+                        launch.dims.clone(),
+                        vec![],
+                        n,
+                    );
+                    args.push(made);
+                }
+                args.extend(self.buffers(&results)?);
                 self.launch((launch.kernel)(self.real), args, launch.dims, vec![], n);
                 Ok(())
             }
