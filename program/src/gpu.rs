@@ -432,7 +432,7 @@ pub mod linear_attend {
     pub const MAX_KEY: u64 = SHARED_LIMIT / 4 / COLS;
 
     pub fn shared(a: &LinearAttend) -> u64 {
-        a.key * COLS * 4
+        a.matrices() * a.key * COLS * 4
     }
 }
 
@@ -563,7 +563,7 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
             (!tensor::contract::runs(c)).then(|| why.into())
         }
         KernelSpec::LinearAttend(a) => {
-            let most = linear_attend::MAX_KEY;
+            let most = linear_attend::MAX_KEY / a.matrices();
             (a.key > most).then(|| format!("keys of {} columns; at most {most}", a.key))
         }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {

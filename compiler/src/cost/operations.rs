@@ -190,9 +190,13 @@ fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
         }
         Kind::One(launch) => {
             let dims = launch.dims.iter().map(|d| d.at(at).unwrap_or(u64::MAX));
-            let kernel = (launch.kernel)(DType::F64);
-            let work = kernel.signature().work;
-            found.recurrences = work.multiply_adds(&dims.collect::<Vec<u64>>());
+            let dims: Vec<u64> = dims.collect();
+            let before = launch.before.iter().map(|before| &before.kernel);
+            let each = before.chain([&launch.kernel]).map(|kernel| {
+                let work = kernel(DType::F64).signature().work;
+                work.multiply_adds(&dims)
+            });
+            found.recurrences = each.fold(0, u64::saturating_add);
         }
         _ => {}
     }

@@ -532,10 +532,6 @@ fn linear_attention_names_what_does_not_fit() {
             "the rates of the delta rule have 3 columns",
         ),
         (
-            "linear, linear, linear, heads: 2, delta: linear(2), chunks: 4",
-            "`chunks` and `delta` do not go together",
-        ),
-        (
             "linear, linear, linear, heads: 2, chunks: 0",
             "0 is out of range",
         ),

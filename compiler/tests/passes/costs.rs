@@ -9,7 +9,7 @@ use odec_compiler::cost::{Cost, Operations, cost, json, text};
 use odec_compiler::passes::build_manifest;
 use odec_compiler::text::page::{Page, Screen};
 use odec_library::shipped;
-use odec_program::kernel::{Decay, ScanForm};
+use odec_program::kernel::{Decay, LinearAttendPart, ScanForm};
 use odec_program::manifest::{Manifest, Memory};
 use odec_program::{Bindings, DType, EntryId, Io, Kernel, KernelSpec, Size, Slot};
 use odec_runtime::device::Device;
@@ -71,13 +71,24 @@ fn launched(spec: &KernelSpec, dims: &[u64]) -> Operations {
         }
         KernelSpec::LinearAttend(a) => {
             // faded, added to and read
-            let products = if a.decay == Decay::None { 2 } else { 3 };
+            let reads = a.delta || a.part == LinearAttendPart::Results;
+            let products = 1 + u64::from(a.decay != Decay::None) + u64::from(reads);
             sum.recurrences = products * a.heads * a.key * a.value * dims[0] * dims[1];
+            // Each chunk joins what the others before it leave: an element of the matrix, or under the delta rule a row of it.
+            if a.part == LinearAttendPart::Results {
+                let others: u64 = (0..a.chunks).sum();
+                let by = if a.delta { a.key } else { 1 };
+                sum.recurrences += others * by * a.heads * a.key * a.value * dims[0];
+            }
         }
         KernelSpec::Scan(k) if k.factors => {
             // the next state, and the derivative with respect to the factor
             let products = if k.form == ScanForm::Backward { 2 } else { 1 };
             sum.recurrences = products * k.cols * dims[0] * dims[1];
+            if matches!(k.form, ScanForm::Whole | ScanForm::Backward) {
+                let others: u64 = (0..k.chunks).sum();
+                sum.recurrences += others * k.cols * dims[0];
+            }
         }
         _ => {}
     }
@@ -445,26 +456,61 @@ fn costs_of_linear_attention_grow_with_the_text() {
     recurrent_costs(", delta: linear(2) |> sigmoid", 2);
 }
 
+/// What chunks leave, and what is joined of it, is counted as it is launched.
+#[test]
+fn costs_of_chunks_are_counted() {
+    for (mixer, more) in [
+        ("scan(linear |> sigmoid, linear, chunks: CHUNKS)", true),
+        ("cumsum(chunks: CHUNKS)", false),
+        ("gla(heads: 2, chunks: CHUNKS)", true),
+        ("gated_delta_net(heads: 2, chunks: CHUNKS)", true),
+    ] {
+        let of = |chunks| counted(&mixer.replace("CHUNKS", chunks), CONTEXT).1;
+        let [whole, in_chunks] = ["1", "5"].map(of);
+        for (whole, in_chunks) in [
+            (whole.forward, in_chunks.forward),
+            (whole.backward, in_chunks.backward),
+        ] {
+            assert_eq!(in_chunks.recurrences > whole.recurrences, more, "{mixer}");
+            assert_eq!(in_chunks.contractions, whole.contractions, "{mixer}");
+        }
+        assert_eq!(
+            whole.decode.map(|d| d.last),
+            in_chunks.decode.map(|d| d.last)
+        );
+    }
+}
+
+/// A model of one mixer: its plan and its costs, which are those of its launches.
+fn counted(mixer: &str, context: u64) -> (Manifest, Cost) {
+    let (manifest, cost) = planned(mixer, context);
+    let mut x = Counted::new(&manifest);
+    let at = Bindings::new(cost.batch, context);
+    let forward = sum(&x.run("forward", at), |_| true);
+    assert_eq!(forward, times(cost.batch, cost.forward), "{mixer}");
+    let backward = sum(&x.run("grad", at), |site| site.ends_with("backward"));
+    assert_eq!(backward, times(cost.batch, cost.backward), "{mixer}");
+    (manifest, cost)
+}
+
+fn planned(mixer: &str, context: u64) -> (Manifest, Cost) {
+    let text = format!(
+        "field mix = rmsnorm |> {mixer}\n\
+         model m {{\n  input tokens(vocab: 256, context: {context})\n  embed learned(width: 16)\n  \
+         evolve euler(mix) for 2 steps\n  output logits\n}}\n"
+    );
+    let built = built(&text);
+    let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
+    let cost = cost(&built, &manifest.program, options()).unwrap();
+    (manifest, cost)
+}
+
 /// Linear attention with these arguments, which walks over its matrices so many times.
 fn recurrent_costs(arguments: &str, walks: u64) {
-    let planned = |context: u64| {
-        let text = format!(
-            "field mix = rmsnorm |> linear_attention(linear(8), linear(8), linear, heads: 2, decay: linear(8) |> sigmoid{arguments})\n\
-             model m {{\n  input tokens(vocab: 256, context: {context})\n  embed learned(width: 16)\n  \
-             evolve euler(mix) for 2 steps\n  output logits\n}}\n"
-        );
-        let built = built(&text);
-        let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
-        let cost = cost(&built, &manifest.program, options()).unwrap();
-        (manifest, cost)
-    };
-    let (manifest, short) = planned(CONTEXT);
-    let mut x = Counted::new(&manifest);
-    let at = Bindings::new(short.batch, CONTEXT);
-    let forward = sum(&x.run("forward", at), |_| true);
-    assert_eq!(forward, times(short.batch, short.forward));
-    let backward = sum(&x.run("grad", at), |site| site.ends_with("backward"));
-    assert_eq!(backward, times(short.batch, short.backward));
+    let mixer = format!(
+        "linear_attention(linear(8), linear(8), linear, heads: 2, decay: linear(8) |> sigmoid{arguments})"
+    );
+    let short = counted(&mixer, CONTEXT).1;
 
     // A matrix of 4 × 8 for each of two heads: faded, added to, read.
     let (tokens, elements) = (2 * CONTEXT, 2 * 4 * 8);
@@ -473,7 +519,7 @@ fn recurrent_costs(arguments: &str, walks: u64) {
     let each = 3 * 3 * elements + 2 * 8;
     assert_eq!(short.backward.recurrences, walks * tokens * each);
 
-    let long = planned(2 * CONTEXT).1;
+    let long = planned(&mixer, 2 * CONTEXT).1;
     assert_eq!(long.forward, times(2, short.forward));
     assert_eq!(long.backward, times(2, short.backward));
     let [short, long] = [short, long].map(|c| c.decode.unwrap());

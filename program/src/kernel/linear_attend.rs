@@ -21,11 +21,13 @@ use std::ops::Range;
 ///
 /// A sequence has `chunks` chunks of tokens ([`super::scan::chunk`]) that do not wait for each other. S begins with what the others leave, joined from
 /// zero, chunk by chunk in the order in which tokens are read: `S ← product · S + end`, rounded once, of their ends
-/// `[batch, chunks, heads · key, value]` and the products of their decays `[batch, chunks, columns of α]`, which other launches have made.
-/// `ends`: this launch makes the former, S of each chunk from zero.
+/// `[batch, chunks, heads · key, value]` and the products of their decays `[batch, chunks, columns of α]`, which other launches have made
+/// ([`Part`]). `delta`: `S ← T S + end`, `T` the chunk's transition `[batch, chunks, heads · key, key]`; each element adds `T_il S_lj` over l in order
+/// to that of the end by fused multiply-adds.
 ///
 /// dims: `[batch, seq]`. Operands q and k `[batch, seq, heads · key]`, v `[batch, seq, heads · value]`, α unless there is none, of several chunks
-/// the products, where there is an α, and the ends, o like v. `ends`: k, v, α and the ends.
+/// the products, where there is an α, or the transitions, and the ends, o like v. Ends are made of k, v and α, under the delta rule of q too;
+/// transitions of q, k and α.
 /// `continued`: one operand more, the matrices that the last run left, `[batch, heads · key, value]`, of which those after the last token
 /// take the place, and one of dims, `past`; where it is 0, S starts at zero.
 /// tiles: `batch · chunks · heads · ceil(value / COLS)`, a block of columns of values each, index = ((b · chunks + c) · heads + h) · blocks + block.
@@ -46,7 +48,19 @@ pub struct LinearAttend {
     pub delta: bool,
     /// 1: each sequence is one recurrence.
     pub chunks: u64,
-    pub ends: bool,
+    pub part: Part,
+}
+
+/// What a launch makes of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The results.
+    Results,
+    /// S of each chunk from zero, which is what it adds.
+    Ends,
+    /// S of each chunk from the identity with values of zero, which is what it makes of what came before under the delta rule. `value` is `key`.
+    Transitions,
 }
 
 /// What α is a number for.
@@ -79,15 +93,25 @@ impl LinearAttend {
 
     /// Products for each token: by the decay, of keys and values, of queries and matrices.
     pub fn products(&self) -> u64 {
-        let each = 1 + u64::from(self.decay != Decay::None) + u64::from(!self.ends);
+        let each = 1 + u64::from(self.decay != Decay::None) + u64::from(self.reads());
         (self.heads * self.key)
             .saturating_mul(self.value)
             .saturating_mul(each)
     }
 
+    /// Whether tokens read the matrix.
+    fn reads(&self) -> bool {
+        self.delta || self.part == Part::Results
+    }
+
     /// Whether chunks begin with what others have left.
     fn joins(&self) -> bool {
-        self.chunks > 1 && !self.ends
+        self.chunks > 1 && self.part == Part::Results
+    }
+
+    /// Matrices of a head that a tile works in: one, and under the delta rule that which is joined from it.
+    pub fn matrices(&self) -> u64 {
+        1 + u64::from(self.joins() && self.delta)
     }
 
     /// The numbers of its operands.
@@ -98,15 +122,16 @@ impl LinearAttend {
             count += u32::from(there);
             there.then_some(number)
         };
-        let decays = self.decay != Decay::None;
+        let (decays, joins) = (self.decay != Decay::None, self.joins());
         Places {
-            q: next(!self.ends),
+            q: next(self.reads()),
             k: next(true).unwrap_or(0),
-            v: next(true).unwrap_or(0),
+            v: next(self.part != Part::Transitions),
             decay: next(decays),
-            products: next(self.joins() && decays),
-            ends: next(self.chunks > 1),
-            o: next(!self.ends),
+            products: next(joins && decays && !self.delta),
+            transitions: next(joins && self.delta),
+            ends: next(joins),
+            out: next(true).unwrap_or(0),
             matrices: next(self.continued),
             all: count,
         }
@@ -122,13 +147,15 @@ impl LinearAttend {
 pub struct Places {
     pub q: Option<u32>,
     pub k: u32,
-    pub v: u32,
+    pub v: Option<u32>,
     pub decay: Option<u32>,
     /// Products of the decays of chunks.
     pub products: Option<u32>,
-    /// S of chunks from zero: read, or the result.
+    pub transitions: Option<u32>,
+    /// S of chunks from zero.
     pub ends: Option<u32>,
-    pub o: Option<u32>,
+    /// o, ends or transitions.
+    pub out: u32,
     /// The matrices that outlive a launch.
     pub matrices: Option<u32>,
     /// How many there are.
@@ -155,11 +182,17 @@ impl Kind for LinearAttendKind {
             ));
         }
         validate::chunks(a.chunks)?;
-        if a.ends && a.chunks == 1 {
-            return Err("the end of a sequence of one chunk is read by no other".into());
+        if a.part != Part::Results && a.chunks == 1 {
+            return Err("what a sequence of one chunk leaves is read by no other".into());
         }
-        if a.chunks > 1 && (a.continued || a.delta) {
-            return Err("neither what is continued nor the delta rule has chunks".into());
+        if a.chunks > 1 && a.continued {
+            return Err("what is continued has no chunks".into());
+        }
+        if a.chunks > 1 && a.delta && a.decay == Decay::Value {
+            return Err("a transition for each column of a value".into());
+        }
+        if a.part == Part::Transitions && !(a.delta && a.key == a.value) {
+            return Err("transitions are square matrices of the delta rule".into());
         }
         match a.reversed && a.continued {
             true => Err("what is read backwards has nothing to go on from".into()),
@@ -170,32 +203,45 @@ impl Kind for LinearAttendKind {
     fn signature(a: &LinearAttend) -> Signature {
         let places = a.places();
         let (keys, values) = (a.heads * a.key, a.heads * a.value);
-        let left = |each| [left(a.chunks, each, a.reversed)];
-        let rows = |name, mode, cols| a.operand(name, mode, cols);
-        let of = |place: Option<u32>, operand| place.map(|_| operand);
         let (decays, matrix) = (a.decays().unwrap_or(0), keys * a.value);
-        let (mode, ends) = match a.ends {
-            true => (Mode::Write, [Count::rows(&[0], a.chunks * matrix)]),
-            false => (Mode::Read, left(matrix)),
+        let left = |name, each| {
+            OperandAccess::new(
+                name,
+                a.dtype,
+                Mode::Read,
+                [left(a.chunks, each, a.reversed)],
+            )
         };
-        let whole = |name, mode, extent| OperandAccess::new(name, a.dtype, mode, extent);
+        let made = |name| {
+            let extent = Count::rows(&[0], a.chunks * matrix);
+            OperandAccess::new(name, a.dtype, Mode::Write, [extent])
+        };
+        let kept = Count::rows(&[0], matrix);
+        let of = |place: Option<u32>, operand| place.map(|_| operand);
         let operands = [
-            of(places.q, rows("q", Mode::Read, keys)),
-            Some(rows("k", Mode::Read, keys)),
-            Some(rows("v", Mode::Read, values)),
-            of(places.decay, rows("decay", Mode::Read, decays)),
-            of(places.products, whole("products", Mode::Read, left(decays))),
-            of(places.ends, whole("ends", mode, ends)),
-            of(places.o, rows("o", Mode::Write, values)),
+            of(places.q, a.operand("q", Mode::Read, keys)),
+            Some(a.operand("k", Mode::Read, keys)),
+            of(places.v, a.operand("v", Mode::Read, values)),
+            of(places.decay, a.operand("decay", Mode::Read, decays)),
+            of(places.products, left("products", decays)),
+            of(places.transitions, left("transitions", keys * a.key)),
+            of(places.ends, left("ends", matrix)),
+            Some(match a.part {
+                Part::Results => a.operand("o", Mode::Write, values),
+                Part::Ends => made("ends"),
+                Part::Transitions => made("transitions"),
+            }),
             of(
                 places.matrices,
-                whole("matrices", Mode::Accumulate, [Count::rows(&[0], matrix)]),
+                OperandAccess::new("matrices", a.dtype, Mode::Accumulate, [kept]),
             ),
         ];
         let mut dims = vec![Dimension::any("batch"), Dimension::any("seq")];
         dims.extend(places.matrices.map(|_| Dimension::any("past")));
-        let joined = match a.joins() {
-            true => (a.chunks * (a.chunks - 1) / 2).saturating_mul(matrix),
+        let once = match a.joins() {
+            true => (a.chunks * (a.chunks - 1) / 2)
+                .saturating_mul(matrix)
+                .saturating_mul(if a.delta { a.key } else { 1 }),
             false => 0,
         };
         Signature {
@@ -203,9 +249,11 @@ impl Kind for LinearAttendKind {
             operands: operands.into_iter().flatten().collect(),
             dims,
             coeffs: 0,
-            scratch: vec![Count::fixed(a.key * LinearAttend::COLS)],
-            work: Work::recurrences(Count::rows(&[0, 1], a.products()))
-                .with_others(Count::rows(&[0], joined)),
+            scratch: vec![Count::fixed(a.matrices() * a.key * LinearAttend::COLS)],
+            work: Work::recurrences(Count::Sequences {
+                each: a.products(),
+                once,
+            }),
         }
     }
 
@@ -223,13 +271,17 @@ impl Kind for LinearAttendKind {
         let reversed = if a.reversed { ", reversed" } else { "" };
         let continued = if a.continued { ", continued" } else { "" };
         let delta = if a.delta { ", delta rule" } else { "" };
-        let ends = if a.ends { ", ends" } else { "" };
+        let part = match a.part {
+            Part::Results => "",
+            Part::Ends => ", ends",
+            Part::Transitions => ", transitions",
+        };
         let chunks = match a.chunks {
             1 => String::new(),
             n => format!(" in {n} chunks"),
         };
         format!(
-            "{} heads of {} × {}{chunks}{decay}{delta}{reversed}{continued}{ends}",
+            "{} heads of {} × {}{chunks}{decay}{delta}{reversed}{continued}{part}",
             a.heads, a.key, a.value
         )
     }
@@ -250,16 +302,21 @@ impl Kind for LinearAttendKind {
                 continued,
                 delta,
                 chunks: 1,
-                ends: false,
+                part: Part::Results,
             };
             let dims: &[u64] = if continued { &[2, 4, 3] } else { &[2, 4] };
             Sample::new(spec, dims, &[])
         };
-        let in_chunks = |dtype, decay, reversed, ends| {
-            let mut sample = sample(dtype, decay, [reversed, false, false]);
-            (sample.spec.chunks, sample.spec.ends) = (3, ends);
+        let in_chunks = |dtype, decay, [reversed, delta]: [bool; 2], part| {
+            let mut sample = sample(dtype, decay, [reversed, false, delta]);
+            (sample.spec.chunks, sample.spec.part) = (3, part);
+            if part == Part::Transitions {
+                sample.spec.value = sample.spec.key;
+            }
             sample
         };
+        let [sums, turned, rule, turned_rule] =
+            [[false, false], [true, false], [false, true], [true, true]];
         vec![
             sample(DType::F32, Decay::None, [false, false, false]),
             sample(DType::F32, Decay::Head, [true, false, false]),
@@ -269,12 +326,17 @@ impl Kind for LinearAttendKind {
             sample(DType::F32, Decay::Key, [false, false, true]),
             sample(DType::F32, Decay::Head, [true, false, true]),
             sample(DType::F64, Decay::None, [false, true, true]),
-            in_chunks(DType::F32, Decay::None, false, false),
-            in_chunks(DType::F32, Decay::Head, true, false),
-            in_chunks(DType::F64, Decay::Key, false, false),
-            in_chunks(DType::F32, Decay::Value, true, false),
-            in_chunks(DType::F32, Decay::Key, false, true),
-            in_chunks(DType::F32, Decay::Value, true, true),
+            in_chunks(DType::F32, Decay::None, sums, Part::Results),
+            in_chunks(DType::F32, Decay::Head, turned, Part::Results),
+            in_chunks(DType::F64, Decay::Key, sums, Part::Results),
+            in_chunks(DType::F32, Decay::Value, turned, Part::Results),
+            in_chunks(DType::F32, Decay::Key, sums, Part::Ends),
+            in_chunks(DType::F32, Decay::Value, turned, Part::Ends),
+            in_chunks(DType::F32, Decay::None, rule, Part::Results),
+            in_chunks(DType::F32, Decay::Key, turned_rule, Part::Results),
+            in_chunks(DType::F32, Decay::Head, rule, Part::Ends),
+            in_chunks(DType::F32, Decay::Head, turned_rule, Part::Transitions),
+            in_chunks(DType::F64, Decay::None, rule, Part::Transitions),
         ]
     }
 }
@@ -320,7 +382,7 @@ impl Head<'_> {
         let goes_on = |_: &u32| dims[2] > 0;
         let mut state = match self.places.matrices.filter(goes_on) {
             Some(before) => elements.clone().map(|i| m.load(before, i)).collect(),
-            None => self.joined(m),
+            None => self.start(m),
         };
         let tokens = chunk(dims[1], a.chunks, self.chunk);
         let tokens: Vec<u64> = match a.reversed {
@@ -338,8 +400,11 @@ impl Head<'_> {
         if let Some(after) = self.places.matrices {
             put(after, elements);
         }
-        if let (true, Some(ends)) = (a.ends, self.places.ends) {
-            put(ends, self.matrix(self.batch * a.chunks + self.chunk));
+        if a.part != Part::Results {
+            put(
+                self.places.out,
+                self.matrix(self.batch * a.chunks + self.chunk),
+            );
         }
     }
 
@@ -350,11 +415,14 @@ impl Head<'_> {
         first..first + a.key * a.value
     }
 
-    /// What the other chunks leave to this one.
-    fn joined<T: Real>(&self, m: &impl Memory<T>) -> Vec<T> {
+    /// What a chunk begins with: the identity, or what the other chunks leave to this one.
+    fn start<T: Real>(&self, m: &impl Memory<T>) -> Vec<T> {
         let a = self.kernel;
         let mut state = vec![T::ZERO; (a.key * a.value) as usize];
-        let Some(ends) = self.places.ends.filter(|_| !a.ends) else {
+        if a.part == Part::Transitions {
+            (0..a.key).for_each(|i| state[(i * a.key + i) as usize] = T::of(1.0));
+        }
+        let Some(ends) = self.places.ends else {
             return state;
         };
         let others: Vec<u64> = match a.reversed {
@@ -363,15 +431,21 @@ impl Head<'_> {
         };
         for chunk in others {
             let chunk = self.batch * a.chunks + chunk;
+            let before = state.clone();
             for (i, at) in self.matrix(chunk).enumerate() {
                 let (row, column) = (i as u64 / a.value, i as u64 % a.value);
                 let end = m.load(ends, at);
-                state[i] = match self.places.products {
-                    Some(products) => {
+                state[i] = match (self.places.transitions, self.places.products) {
+                    (Some(transitions), _) => (0..a.key).fold(end, |x, l| {
+                        let first = (chunk * a.heads + self.number) * a.key * a.key;
+                        let by = m.load(transitions, first + row * a.key + l);
+                        T::fma(by, before[(l * a.value + column) as usize], x)
+                    }),
+                    (None, Some(products)) => {
                         let product = self.decay(m, products, chunk, [row, column]);
                         T::fma(product, state[i], end)
                     }
-                    None => T::binary(BinaryOp::Add, state[i], end),
+                    (None, None) => T::binary(BinaryOp::Add, state[i], end),
                 };
             }
         }
@@ -412,15 +486,15 @@ impl Head<'_> {
                 let query = |i| at(m, places.q.unwrap_or(0), a.key, i);
                 (0..a.key).fold(T::ZERO, |o, i| T::fma(query(i), state[place(i)], o))
             };
-            let v = at(m, places.v, a.value, j);
+            let v = places.v.map_or(T::ZERO, |v| at(m, v, a.value, j));
             let missing = a.delta.then(|| T::binary(BinaryOp::Sub, v, read(m, state)));
             let written = missing.unwrap_or(v);
             for i in 0..a.key {
                 state[place(i)] = T::fma(at(m, places.k, a.key, i), written, state[place(i)]);
             }
-            if let Some(result) = places.o {
+            if a.part == Part::Results {
                 let o = missing.unwrap_or_else(|| read(m, state));
-                m.store(result, (row * a.heads + self.number) * a.value + j, o);
+                m.store(places.out, (row * a.heads + self.number) * a.value + j, o);
             }
             if a.reversed {
                 fade(m, state);

@@ -53,7 +53,9 @@ pub use delay::Delay;
 pub use gather::Gather;
 pub use grouped::{Grouped, Groups};
 pub use keep::Keep;
-pub use linear_attend::{Decay, LinearAttend, Places as LinearAttendPlaces, eval_linear_attend};
+pub use linear_attend::{
+    Decay, LinearAttend, Part as LinearAttendPart, Places as LinearAttendPlaces, eval_linear_attend,
+};
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
 pub use scan::{Scan, ScanForm};

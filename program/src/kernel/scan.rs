@@ -189,10 +189,11 @@ impl Kind for ScanKind {
         ];
         let mut dims = vec![Dimension::any("batch"), Dimension::any("seq")];
         dims.extend(places.carry.map(|_| Dimension::any("past")));
-        let joined = match k.joins() {
+        let once = match k.joins() {
             true => k.chunks * (k.chunks - 1) / 2 * k.cols,
             false => 0,
         };
+        let work = |each| Count::Sequences { each, once };
         Signature {
             dtype: k.dtype,
             operands: operands.into_iter().flatten().collect(),
@@ -200,9 +201,8 @@ impl Kind for ScanKind {
             coeffs: 0,
             scratch: vec![],
             work: match k.factors {
-                true => Work::recurrences(Count::rows(&[0, 1], k.products()))
-                    .with_others(Count::rows(&[0], joined)),
-                false => Work::others(Count::rows(&[0, 1], k.cols)),
+                true => Work::recurrences(work(k.products())),
+                false => Work::others(work(k.cols)),
             },
         }
     }

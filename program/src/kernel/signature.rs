@@ -102,6 +102,11 @@ pub enum Count {
         of: u64,
         each: u64,
     },
+    /// For each of the sequences, of which there are as many as the first of dims, `each` times its tokens, the second, and `once` more.
+    Sequences {
+        each: u64,
+        once: u64,
+    },
     /// `each · Σ dims`.
     Sum {
         dims: &'static [usize],
@@ -188,6 +193,10 @@ impl Count {
                 .try_fold(of, u64::checked_mul)?
                 .saturating_sub(1)
                 .checked_mul(each),
+            Count::Sequences { each, once } => dims[1]
+                .checked_mul(each)?
+                .checked_add(once)?
+                .checked_mul(dims[0]),
             Count::Sum { dims: of, each } => of
                 .iter()
                 .map(|d| dims[*d])
@@ -296,11 +305,6 @@ impl Work {
             others,
             ..Work::NONE
         }
-    }
-
-    /// What else there is to do.
-    pub(super) const fn with_others(self, others: Count) -> Work {
-        Work { others, ..self }
     }
 
     /// All scalar operations of a launch, up to the largest number there is.

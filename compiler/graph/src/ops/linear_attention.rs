@@ -8,9 +8,9 @@
 //! gradient `x = (I + Lᵀ)⁻¹ do` is the same with q and k exchanged and the tokens in reverse, and is that of v; the formula for α holds as it is.
 
 use crate::exact::Exact;
-use crate::op::{EvalError, Kind, OneLaunch, TypeError, TypeResult, Vjp};
+use crate::op::{Before, EvalError, Kind, OneLaunch, TypeError, TypeResult, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::scan::{chunks_given, chunks_said, parts, some_chunks};
+use crate::ops::scan::{chunks_given, chunks_said, of_chunks, products, some_chunks};
 use crate::ops::support::fail;
 use crate::ops::{
     Broadcast, Builder, Combine, Constant, Mul, Recip, Reshape, SumCols, WherePositive,
@@ -19,7 +19,9 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use crate::value::Value;
-use odec_program::kernel::{Decay, KernelSpec, LinearAttend, MOST_HEAD, MOST_HEADS};
+use odec_program::kernel::{
+    Decay, KernelSpec, LinearAttend, LinearAttendPart, MOST_HEAD, MOST_HEADS,
+};
 use odec_program::{DType, Dim};
 
 /// q, k `[B, S, heads · n]`, v `[B, S, heads · m]`, decay α unless there is none → o like v. Per head `S_t = α_t S_{t−1} + k_tᵀ v_t`,
@@ -29,8 +31,7 @@ use odec_program::{DType, Dim};
 ///
 /// `delta`: o_t is what the matrix misses of the value, and is added in its place: `o_t = v_t − q_t α_t S_{t−1}`, `S_t = α_t S_{t−1} + k_tᵀ o_t`.
 ///
-/// `chunks` of a sequence, if there are several, are computed beside each other, then joined: o is rounded otherwise. Neither `continued` nor `delta`
-/// is then possible.
+/// `chunks` of a sequence, if there are several, are computed beside each other, then joined: o is rounded otherwise. `continued` is then not possible.
 ///
 /// Nothing is normalised. A column of ones in v gives the sum of the weights that a normaliser divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +77,35 @@ impl LinearAttention {
             continued: self.continued,
             delta: self.delta,
             chunks: self.chunks,
-            ends: false,
+            part: LinearAttendPart::Results,
         }
+    }
+
+    /// The launches that make what several chunks are joined from; `kernel` makes that of a part, with so many columns of a value.
+    fn of_chunks<K: Fn(DType) -> KernelSpec + 'static>(
+        &self,
+        spec: &LinearAttend,
+        kernel: impl Fn(LinearAttendPart, u64) -> K,
+    ) -> Vec<Before> {
+        use LinearAttendPart::{Ends, Transitions};
+        let (chunks, keys) = (self.chunks, self.heads * spec.key);
+        if chunks == 1 {
+            return vec![];
+        }
+        let decays = spec.decays();
+        let decay = decays.map(|_| 3);
+        let of = |operands: &[usize]| operands.iter().copied().chain(decay).collect();
+        let (ends, value) = (kernel(Ends, spec.value), spec.value);
+        if self.delta {
+            let transitions = kernel(Transitions, spec.key);
+            return vec![
+                of_chunks("transitions", chunks, of(&[0, 1]), keys * spec.key, transitions),
+                of_chunks("ends", chunks, of(&[0, 1, 2]), keys * value, ends),
+            ];
+        }
+        let products = decays.map(|cols| products(chunks, 3, cols));
+        let ends = of_chunks("ends", chunks, of(&[1, 2]), keys * value, ends);
+        products.into_iter().chain([ends]).collect()
     }
 
     /// How many operands there are.
@@ -88,8 +116,12 @@ impl LinearAttention {
     fn check(&self, ins: &[TensorType]) -> Result<(), TypeError> {
         let op = Self::NAME;
         some_chunks(op, self.chunks)?;
-        if self.chunks > 1 && (self.continued || self.delta) {
-            return fail(op, "neither what is continued nor the delta rule has chunks");
+        if self.chunks > 1 && self.continued {
+            return fail(op, "what is continued has no chunks");
+        }
+        if self.chunks > 1 && self.delta && self.decay == Decay::Value {
+            let what = "the delta rule has no chunks where values have decays";
+            return fail(op, what);
         }
         if ins.len() != self.arity() {
             let arity = self.arity();
@@ -377,10 +409,10 @@ impl Op for LinearAttention {
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
         let spec = self.spec(&ins[1], &ins[2]);
-        let (decays, matrix) = (spec.decays(), self.heads * spec.key * spec.value);
-        let kernel = |ends| {
+        let kernel = |part, value| {
             let spec = LinearAttend {
-                ends,
+                part,
+                value,
                 ..spec.clone()
             };
             move |dtype| {
@@ -390,11 +422,9 @@ impl Op for LinearAttention {
                 })
             }
         };
-        // Keys, values and decays.
-        let of_ends = (1..3 + usize::from(decays.is_some())).collect();
         let launch = OneLaunch {
-            before: parts(self.chunks, decays.map(|n| (3, n)), of_ends, kernel(true), matrix),
-            ..OneLaunch::along(kernel(false), ins)
+            before: self.of_chunks(&spec, kernel),
+            ..OneLaunch::along(kernel(LinearAttendPart::Results, spec.value), ins)
         };
         Kind::One(match self.continued {
             true => launch.carried(),
@@ -451,6 +481,9 @@ impl Op for LinearAttention {
             sample(delta(2, Decay::Key), "delta rule, keys", 3, 2),
             sample(delta(1, Decay::Value), "delta rule, values", 2, 3),
             sample(delta(2, Decay::Key).turned(), "delta rule, reversed", 2, 3),
+            sample(chunks(delta(2, Decay::None), 3), "delta rule, in chunks", 3, 2).bindings(2, 7).range(-1.0, 1.0),
+            sample(chunks(delta(2, Decay::Head), 8), "delta rule, more chunks than tokens", 2, 5),
+            sample(chunks(delta(2, Decay::Key).turned(), 3), "delta rule, in chunks, reversed", 2, 3).bindings(2, 8),
         ]
     }
 }

@@ -83,43 +83,44 @@ pub(super) fn spec(cols: u64, factors: bool, form: ScanForm, chunks: u64) -> imp
     }
 }
 
-/// A recurrence and, of several chunks, what makes their ends.
+/// A recurrence and, of several chunks, what makes their products and ends.
 pub(super) fn in_chunks(chunks: u64, ins: &[TensorType], [whole, ends]: [ScanForm; 2]) -> OneLaunch {
     let (cols, factors) = (ins[0].cols(), ins.len() > 1);
     let launch = OneLaunch::along(spec(cols, factors, whole, chunks), ins);
+    if chunks == 1 {
+        return launch;
+    }
     let last = ins.len() - 1;
-    let ends_of = if factors { vec![0, last] } else { vec![0] };
+    let of_ends = if factors { vec![0, last] } else { vec![last] };
+    let products = factors.then(|| products(chunks, 0, cols));
+    let ends = of_chunks("ends", chunks, of_ends, cols, spec(cols, factors, ends, chunks));
     OneLaunch {
-        before: parts(chunks, factors.then_some((0, cols)), ends_of, spec(cols, factors, ends, chunks), cols),
+        before: products.into_iter().chain([ends]).collect(),
         ..launch
     }
 }
 
-/// What several chunks are joined from: products of factors, of an operand with so many columns, and their ends, of these operands and so many columns.
-pub(super) fn parts(
+/// Products of the factors of chunks, those of an operand with so many columns.
+pub(super) fn products(chunks: u64, operand: usize, cols: u64) -> Before {
+    let spec = spec(cols, true, ScanForm::Products, chunks);
+    of_chunks("products", chunks, vec![operand], cols, spec)
+}
+
+/// What a launch makes of chunks: so many columns of each.
+pub(super) fn of_chunks(
+    name: &'static str,
     chunks: u64,
-    factors: Option<(usize, u64)>,
     operands: Vec<usize>,
-    ends: impl Fn(DType) -> KernelSpec + 'static,
     cols: u64,
-) -> Vec<Before> {
-    if chunks == 1 {
-        return vec![];
-    }
-    let size = |cols| Size::of(&[Dim::Batch, Dim::Fixed(chunks * cols)]).expect("the size of a row for each chunk");
-    let products = factors.map(|(operand, cols)| Before {
-        name: "products",
-        kernel: Box::new(spec(cols, true, ScanForm::Products, chunks)),
-        operands: vec![operand],
-        size: size(cols),
-    });
-    let ends = Before {
-        name: "ends",
-        kernel: Box::new(ends),
+    kernel: impl Fn(DType) -> KernelSpec + 'static,
+) -> Before {
+    let rows = [Dim::Batch, Dim::Fixed(chunks * cols)];
+    Before {
+        name,
+        kernel: Box::new(kernel),
         operands,
-        size: size(cols),
-    };
-    products.into_iter().chain([ends]).collect()
+        size: Size::of(&rows).expect("the size of a row for each chunk"),
+    }
 }
 
 /// Attributes of an op in so many chunks.

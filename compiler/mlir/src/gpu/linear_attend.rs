@@ -77,6 +77,12 @@ impl Columns for Kept {
         e.store(x[0], p);
     }
 
+    fn keep_ones(&self, e: &mut Emitter) {
+        let one = e.float(1.0, e.scalar());
+        let p = self.row(e, self.column);
+        e.store(one, p);
+    }
+
     /// The last column's own thread replaces what threads without a column would read.
     fn exist(&self) -> Option<Val> {
         Some(self.exists)

@@ -56,6 +56,17 @@ impl Columns for Vectors {
         }
     }
 
+    fn keep_ones(&self, e: &mut Emitter) {
+        let one = e.float(1.0, e.scalar());
+        for (start, columns) in &self.0 {
+            for lane in 0..columns.count {
+                let row = e.add_int(columns.first, lane as i64);
+                let p = in_scratch(e, row, start + lane);
+                e.store(one, p);
+            }
+        }
+    }
+
     fn exist(&self) -> Option<Val> {
         None
     }

@@ -6,7 +6,7 @@
 
 use crate::chunks::Chunk;
 use crate::emit::{Cmp, Emitter, Val};
-use odec_program::kernel::{Decay, LinearAttend, LinearAttendPlaces};
+use odec_program::kernel::{Decay, LinearAttend, LinearAttendPart, LinearAttendPlaces};
 
 /// Columns of a matrix, of values and of results.
 pub(crate) trait Columns: Sized {
@@ -27,6 +27,9 @@ pub(crate) trait Columns: Sized {
 
     /// Replaces those of row `i` of the matrix.
     fn keep(&self, e: &mut Emitter, x: &[Val], i: Val);
+
+    /// Writes 1 where the matrix has the same row and column.
+    fn keep_ones(&self, e: &mut Emitter);
 
     /// Whether they may read matrices in memory; they may where this is `None`.
     fn exist(&self) -> Option<Val>;
@@ -52,7 +55,7 @@ pub(crate) struct Head<'a> {
 struct Token {
     q: Option<Val>,
     k: Val,
-    v: Val,
+    v: Option<Val>,
     o: Option<Val>,
     decay: Option<Val>,
 }
@@ -95,9 +98,9 @@ impl<'a> Head<'a> {
             true => self.correct(e, columns),
             false => self.add(e, columns),
         }
-        let after = match self.kernel.ends {
-            true => self.places.ends,
-            false => self.places.matrices,
+        let after = match self.kernel.part {
+            LinearAttendPart::Results => self.places.matrices,
+            LinearAttendPart::Ends | LinearAttendPart::Transitions => Some(self.places.out),
         };
         let Some(after) = after else {
             return;
@@ -115,15 +118,15 @@ impl<'a> Head<'a> {
     fn start(&self, e: &mut Emitter, columns: &impl Columns) {
         let zero = e.int(0);
         let nothing = columns.zero(e);
-        let joins = self.places.ends.filter(|_| !self.kernel.ends);
         let goes_on = self.places.matrices.map(|before| {
             let past = e.dim(2);
             let kept = e.cmp(Cmp::Gt, past, zero);
             let may = columns.exist().map_or(kept, |exist| e.and(kept, exist));
             (before, may)
         });
+        let ends = self.places.ends.filter(|_| !self.kernel.delta);
         self.each_row(e, &[], |e, i, _| {
-            let x = match (goes_on, joins) {
+            let x = match (goes_on, ends) {
                 (Some((before, may)), _) => e.when_with(may, &nothing, |e| {
                     let row = self.matrix_row(e, before, self.chunk.sequence, i);
                     columns.load(e, row)
@@ -134,6 +137,12 @@ impl<'a> Head<'a> {
             columns.keep(e, &x, i);
             vec![]
         });
+        if self.kernel.part == LinearAttendPart::Transitions {
+            columns.keep_ones(e);
+        }
+        if let (Some(transitions), Some(ends)) = (self.places.transitions, self.places.ends) {
+            self.join(e, transitions, ends, columns);
+        }
     }
 
     /// Row `i` of what the other chunks leave to this one.
@@ -160,6 +169,33 @@ impl<'a> Head<'a> {
             })
             .collect()
         })
+    }
+
+    /// What the other chunks leave under the delta rule, each of whose rows all rows of the matrix go into: made behind it, then put in its place.
+    fn join(&self, e: &mut Emitter, transitions: u32, ends: u32, columns: &impl Columns) {
+        let key = self.kernel.key;
+        self.chunk.joined(e, &[], |e, chunk, _| {
+            self.each_row(e, &[], |e, i, _| {
+                let row = self.matrix_row(e, ends, chunk, i);
+                let end = columns.load(e, row);
+                let transition = self.row_of(e, transitions, chunk, i, key);
+                let x = self.each_row(e, &end, |e, l, sums| {
+                    let (by, row) = (columns.all(e, transition, l), columns.kept(e, l));
+                    let each = sums.iter().zip(row);
+                    each.map(|(x, s)| e.fma(by, s, *x)).collect()
+                });
+                let behind = e.add_int(i, key as i64);
+                columns.keep(e, &x, behind);
+                vec![]
+            });
+            self.each_row(e, &[], |e, i, _| {
+                let behind = e.add_int(i, key as i64);
+                let x = columns.kept(e, behind);
+                columns.keep(e, &x, i);
+                vec![]
+            });
+            vec![]
+        });
     }
 
     /// Tokens that add their values.
@@ -198,7 +234,8 @@ impl<'a> Head<'a> {
         let mut steps = vec![];
         for token in tokens {
             steps.extend(self.fade_before(e, token, columns));
-            steps.push(Step::Add(token.k, columns.load(e, token.v)));
+            let value = self.value(e, token, columns);
+            steps.push(Step::Add(token.k, value));
             steps.extend(token.q.map(Step::Read));
             steps.extend(self.fade_after(e, token, columns));
         }
@@ -212,19 +249,20 @@ impl<'a> Head<'a> {
     /// Tokens that add what the matrix misses of their values, which is known when all its rows are read. So a pass adds for one token and
     /// reads for the next.
     fn correct(&self, e: &mut Emitter, columns: &impl Columns) {
-        let (zero, one) = (e.int(0), e.int(1));
-        let any = e.cmp(Cmp::Gt, self.seq, zero);
+        let Chunk { begin, end, .. } = self.chunk;
+        let any = e.cmp(Cmp::Gt, end, begin);
         e.when(any, |e| {
-            let first = self.token(e, zero);
+            let first = self.token(e, begin);
             let missing = self.missing(e, vec![], &first, columns);
-            let missing = e.for_with(one, self.seq, 1, &missing, |e, t, missing| {
+            let next = e.add_int(begin, 1);
+            let missing = e.for_with(next, end, 1, &missing, |e, t, missing| {
                 let before = e.add_int(t, -1);
                 let [before, token] = [before, t].map(|t| self.token(e, t));
                 let steps = self.corrected(e, &before, missing, columns);
                 self.missing(e, steps, &token, columns)
             });
-            if self.kernel.continued {
-                let last = e.add_int(self.seq, -1);
+            if self.kernel.continued || self.kernel.part != LinearAttendPart::Results {
+                let last = e.add_int(end, -1);
                 let last = self.token(e, last);
                 let steps = self.corrected(e, &last, &missing, columns);
                 self.pass(e, &steps, columns);
@@ -256,7 +294,7 @@ impl<'a> Head<'a> {
         steps.extend(self.fade_before(e, token, columns));
         steps.extend(token.q.map(Step::Read));
         let read = self.pass(e, &steps, columns).remove(0);
-        let v = columns.load(e, token.v);
+        let v = self.value(e, token, columns);
         let missing: Vec<Val> = v.iter().zip(read).map(|(v, o)| e.sub(*v, o)).collect();
         if let Some(o) = token.o {
             columns.store(e, &missing, o);
@@ -344,11 +382,12 @@ impl<'a> Head<'a> {
         let first = e.mul(self.chunk.sequence, self.seq);
         let row = e.add(first, t);
         let places = &self.places;
+        let written = kernel.part == LinearAttendPart::Results;
         Token {
             q: places.q.map(|q| self.row(e, q, row, kernel.key)),
             k: self.row(e, places.k, row, kernel.key),
-            v: self.row(e, places.v, row, kernel.value),
-            o: places.o.map(|o| self.row(e, o, row, kernel.value)),
+            v: places.v.map(|v| self.row(e, v, row, kernel.value)),
+            o: written.then(|| self.row(e, places.out, row, kernel.value)),
             decay: places.decay.map(|decay| self.decays(e, decay, row)),
         }
     }
@@ -369,12 +408,25 @@ impl<'a> Head<'a> {
 
     /// Row `i` of the head's matrix in an operand, that of sequence or chunk `of`.
     fn matrix_row(&self, e: &mut Emitter, operand: u32, of: Val, i: Val) -> Val {
+        self.row_of(e, operand, of, i, self.kernel.value)
+    }
+
+    /// The same of matrices of so many columns.
+    fn row_of(&self, e: &mut Emitter, operand: u32, of: Val, i: Val, width: u64) -> Val {
         let heads = e.mul_int(of, self.kernel.heads as i64);
         let number = e.add(heads, self.head);
         let first = e.mul_int(number, self.kernel.key as i64);
         let row = e.add(first, i);
-        let offset = e.mul_int(row, self.kernel.value as i64);
+        let offset = e.mul_int(row, width as i64);
         e.at(self.pointers[operand as usize], offset, e.elem)
+    }
+
+    /// A token's value: zero where it has none.
+    fn value(&self, e: &mut Emitter, token: &Token, columns: &impl Columns) -> Vec<Val> {
+        match token.v {
+            Some(v) => columns.load(e, v),
+            None => columns.zero(e),
+        }
     }
 
     fn each_row(

@@ -1,7 +1,9 @@
 //! Compiled linear attention against the scalar evaluator, bit for bit, and against sums over pairs of tokens in f64.
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, noise, targets};
-use odec_program::kernel::{Decay, KernelSpec, LinearAttend, eval_linear_attend};
+use odec_program::kernel::{
+    Decay, KernelSpec, LinearAttend, LinearAttendPart, Mode, eval_linear_attend,
+};
 use odec_program::real::Real;
 use odec_program::{Kernel, Target};
 
@@ -13,8 +15,7 @@ fn operands<T: Real>(spec: &LinearAttend, dims: &[u64]) -> Vec<Buffer<T>> {
         let n = o.elements(dims).expect("few elements");
         let numbers: Vec<f64> = (0..n).map(|_| next()).collect();
         match o.name {
-            "o" => Buffer::nan(numbers.len()),
-            "ends" if spec.ends => Buffer::nan(numbers.len()),
+            _ if o.mode == Mode::Write => Buffer::nan(numbers.len()),
             "decay" | "products" => {
                 Buffer::from_fn(numbers.len(), |i| 0.5 + 0.5 * numbers[i].abs())
             }
@@ -42,7 +43,7 @@ fn spec<T: Real>([heads, key, value]: [u64; 3], decay: Decay) -> LinearAttend {
         continued: false,
         delta: false,
         chunks: 1,
-        ends: false,
+        part: LinearAttendPart::Results,
     }
 }
 
@@ -71,17 +72,28 @@ fn check<T: Real>() {
     specs.extend(rules);
     // Chunks of four tokens, the last of two; more chunks than tokens; what they leave.
     for (shape, chunks) in shapes.iter().zip([3, 3, 20, 3, 3]) {
-        for (decay, reversed) in decays.into_iter().flat_map(|d| [(d, false), (d, true)]) {
+        let all = decays.into_iter().flat_map(|d| [(d, false), (d, true)]);
+        for (decay, reversed) in all {
             let whole = LinearAttend {
                 chunks,
                 reversed,
                 ..spec::<T>(*shape, decay)
             };
-            let ends = LinearAttend {
-                ends: true,
+            let part = |part, delta, whole: &LinearAttend| LinearAttend {
+                part,
+                delta,
                 ..whole.clone()
             };
-            specs.extend([whole, ends]);
+            use LinearAttendPart::{Ends, Results, Transitions};
+            specs.extend([Results, Ends].map(|p| part(p, false, &whole)));
+            if decay != Decay::Value {
+                specs.extend([Results, Ends].map(|p| part(p, true, &whole)));
+                let square = LinearAttend {
+                    value: whole.key,
+                    ..whole
+                };
+                specs.push(part(Transitions, true, &square));
+            }
         }
     }
     for target in targets() {

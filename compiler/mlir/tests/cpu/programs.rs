@@ -136,6 +136,7 @@ fn in_chunks() -> Vec<(&'static str, &'static str)> {
         "concat(scan(linear |> sigmoid, linear, chunks: 3), cumsum(linear(70), chunks: 2) |> rmsnorm, \
          linear_attention(linear(6), linear(6), linear(38), heads: 2, decay: linear(6) |> sigmoid, chunks: 3), \
          linear_attention(linear(6), linear(6), linear(34), heads: 2, decay: linear(2) |> sigmoid, chunks: 64), \
+         linear_attention(linear(6), linear(6) |> normalize(heads: 2), linear(34), heads: 2, delta: linear(2) |> sigmoid, decay: linear(6) |> sigmoid, chunks: 3), \
          linear_attention(linear(6), linear(6), linear, heads: 1, chunks: 2)) |> rmsnorm |> linear",
     );
     sizes.into_iter().chain([mixer]).collect()

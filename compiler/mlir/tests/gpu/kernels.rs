@@ -15,8 +15,8 @@ use crate::harness::noise;
 use odec_emulator::Emulated;
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, Expr, ExprId, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{
-    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Keep, Layout, LinearAttend, Mode,
-    Order, Rows, Scan, ScanForm, Share, Store, TopTokens,
+    Blocking, Columns, Decay, Delay, Gather, Grouped, Groups, Keep, Layout, LinearAttend,
+    LinearAttendPart, Mode, Order, Rows, Scan, ScanForm, Share, Store, TopTokens,
 };
 use odec_program::window::Through;
 use odec_program::{DType, Kernel, KernelSpec, Target, Window, bf16, gpu};
@@ -677,27 +677,41 @@ fn linear_attention() {
                 continued,
                 delta,
                 chunks: 1,
-                ends: false,
+                part: LinearAttendPart::Results,
             });
             let past = [0, 4][n % 2];
             // Two passes of four tokens, and a token by itself.
             let dims = &[2, 9, past][..if continued { 3 } else { 2 }];
             cases.push(case(spec, dims));
         }
-        for (reversed, ends) in [(false, false), (true, false), (false, true), (true, true)] {
-            let spec = KernelSpec::LinearAttend(LinearAttend {
-                dtype: DType::F32,
-                heads,
-                key,
-                value,
-                decay: decays[(n + usize::from(reversed)) % 4],
-                reversed,
-                continued: false,
-                delta: false,
-                chunks: 3,
-                ends,
-            });
-            cases.push(case(spec, &[2, 13]));
+        use LinearAttendPart::{Ends, Results, Transitions};
+        for (part, delta) in [
+            (Results, false),
+            (Ends, false),
+            (Results, true),
+            (Ends, true),
+            (Transitions, true),
+        ] {
+            for reversed in [false, true] {
+                let decay = decays[(n + usize::from(reversed)) % 4];
+                let spec = KernelSpec::LinearAttend(LinearAttend {
+                    dtype: DType::F32,
+                    heads,
+                    key,
+                    value: if part == Transitions { key } else { value },
+                    decay: if delta && decay == Decay::Value {
+                        Decay::Key
+                    } else {
+                        decay
+                    },
+                    reversed,
+                    continued: false,
+                    delta,
+                    chunks: 3,
+                    part,
+                });
+                cases.push(case(spec, &[2, 13]));
+            }
         }
     }
     check(&cases);

@@ -48,7 +48,7 @@ fn linear_attention() {
         "attention(heads: 4, causal, rope)",
         "concat(linear_attention(linear(6), linear(6), linear(38), heads: 2, decay: linear(6) |> sigmoid), \
          linear_attention(linear(6), linear(6), linear(34), heads: 2, retention, chunks: 3), \
-         linear_attention(linear(6), linear(6) |> normalize(heads: 2), linear(34), heads: 2, delta: linear(2) |> sigmoid, decay: linear(6) |> sigmoid)) |> rmsnorm |> linear",
+         linear_attention(linear(6), linear(6) |> normalize(heads: 2), linear(34), heads: 2, delta: linear(2) |> sigmoid, decay: linear(6) |> sigmoid, chunks: 2)) |> rmsnorm |> linear",
     );
     let sizes: Vec<_> = sizes.into_iter().chain([mixer]).collect();
     check("prenorm", &sizes, Target::Sm80);

@@ -66,7 +66,7 @@ impl Layer for LinearAttention {
             "It is causal. Its time and its memory in training grow with the length of the text, not with its square.",
             "While text is generated, heads · (columns of a key) · (columns of a value) numbers are kept, however long the text is. Reading it in pieces gives the bits of reading it whole.",
             "The delta rule wants keys of length 1, as `normalize(heads: n)` makes them: at β = 1 the key then gives its value and nothing else. Its matrices are walked over twice and kept twice while text is generated.",
-            "With `chunks: n` a text is walked over in n pieces at the same time: first for the matrix that each piece leaves, then for the results. That takes up to 1.7 times the work, and pays where texts times heads are few: on GPUs. What generates a text walks token by token in any case. The delta rule has no chunks: what a token corrects hangs on all tokens before it.",
+            "With `chunks: n` a text is walked over in n pieces at the same time: first for the matrix that each piece leaves, then for the results. That takes up to 1.7 times the work, and pays where texts times heads are few: on GPUs; under the delta rule 2.3 times, since what a piece makes of the matrix before it is then a matrix, too. What generates a text walks token by token in any case.",
             "Nothing is scaled or normalised: put a norm after it. A column of ones among a head's values gives the sum of its weights.",
         ],
     };
@@ -146,12 +146,6 @@ impl Layer for LinearAttention {
             let (delta, columns) = delta?;
             operands.push(delta);
             rated(r, span, heads, columns)?;
-            if chunks > 1 {
-                let message = "`chunks` and `delta` do not go together";
-                let d = Diagnostic::error(codes::REPEATED_ARGUMENT, span, message);
-                let d = d.label("what a token corrects hangs on all tokens before it");
-                return r.fail(d.help("leave `chunks` out"));
-            }
         }
         let layer = LinearAttention {
             operands,
