@@ -11,6 +11,8 @@
 //! - Generated code is exact arithmetic in the documented order (no fast-math flags, no contraction), so every target gives the same bits.
 //! - An object refers to nothing but `memcpy`, `memset` and `memmove`.
 //! - Code is generated in a child process with a limit of time (`codegen.rs`).
+//! - The constructors of LLVM and MLIR run when the first [`Pipeline`] is made, in programs that are linked with `constructors.ld`: nothing else of the two
+//!   is called before.
 //! - This crate writes objects and its cache, and does no other I/O.
 //! - `unsafe` lives in files that say so, each block with its reason.
 

@@ -33,7 +33,7 @@ impl Layer for Scan {
         source: "Martin & Cundy 2018, ICLR; Gu & Dao 2023, arXiv:2312.00752",
         notes: &[
             "Its work and memory grow linearly with the text. While text is generated, the last h is kept: one number for each column, however long the text is.",
-            "With `chunks: n` a text is walked over in n pieces at the same time: first for what each piece leaves, then for h. That takes up to twice the work, and pays where texts times columns are fewer than what computes them: on GPUs. What generates a text walks token by token in any case.",
+            "With `chunks: n` a text is walked over in n pieces at the same time: first for what each piece leaves, then for h. Then twice as much is read and written. It pays where texts times columns are fewer than what computes them: on GPUs. What generates a text walks token by token in any case.",
             "Factors from 0 to 1 keep h bounded: `sigmoid` and `exp` of something negative give them.",
         ],
     };
