@@ -3,9 +3,9 @@
 
 mod case;
 
-use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
+use crate::harness::{Buffer, Compiled, assert_same, evaluated, targets};
 use case::{Case, IN_PAIRS, Shape, distance};
-use odec_program::kernel::{Attend, Order, eval_attend_cached};
+use odec_program::kernel::{Attend, Order};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
 
@@ -482,11 +482,10 @@ fn kept_keys(case: &Case) {
             operands.push(real(&case.numbers[..to]));
         }
         let dims = [rows as u64, from as u64];
-        let mut memory = Operands(operands.clone());
-        eval_attend_cached(&spec, &mut memory, &dims);
+        let meant = evaluated(&kernel, &operands, &dims, &[]);
         let width = heads * value;
         let wanted = Buffer::Real(whole.real()[from * width..to * width].to_vec());
-        assert_same(&memory.0[3], &wanted, "evaluated");
+        assert_same(&meant[3], &wanted, "evaluated");
         for compiled in &on {
             let tiles = 0..kernel.tiles(&dims);
             let got = compiled.run(0, &operands, &[], &dims, &[], &[tiles]);
@@ -569,10 +568,9 @@ fn kept_keys_of_several_sequences() {
         }
         operands.extend(case.numbers());
         let wanted = part(whole.real(), heads * value);
-        let mut memory = Operands(operands.clone());
-        eval_attend_cached(&spec, &mut memory, &dims);
-        assert_same(&memory.0[3], &wanted, "evaluated");
         let kernel = KernelSpec::AttendCached(spec);
+        let meant = evaluated(&kernel, &operands, &dims, &[]);
+        assert_same(&meant[3], &wanted, "evaluated");
         let tiles = 0..kernel.tiles(&dims);
         for target in case.targets() {
             let compiled = Compiled::new(std::slice::from_ref(&kernel), target);

@@ -1,10 +1,8 @@
 //! Products of rows with the matrix of their group, and their weight gradients, against the specification, bit for bit.
 
-use crate::harness::{Buffer, Compiled, Operands, assert_same, dtype, noise, targets};
+use crate::harness::{Buffer, Compiled, assert_same, dtype, evaluated, noise, targets};
 use crate::tiles::{Machine, machines};
-use odec_program::kernel::{
-    Blocking, Extent, Grouped, Groups, KernelSpec, Launch, Layout, Order, Pack,
-};
+use odec_program::kernel::{Blocking, Extent, Grouped, Groups, KernelSpec, Layout, Order, Pack};
 use odec_program::real::Real;
 use odec_program::{DType, Target, bf16};
 
@@ -105,18 +103,12 @@ fn check_order<T: Real>(nth: usize, target: Target, (order, blocking): (Order, B
                 let operands = [stored(x, of_x), stored(y, of_y), out.clone()];
                 let operands = [vec![numbers.clone()], operands.into()].concat();
                 let dims = [tokens];
-                let mut want = Operands(operands.clone());
-                let launch = Launch {
-                    dims: &dims,
-                    coeffs: &[],
-                    threads: 1,
-                };
-                spec.run::<T>(&mut want, launch);
+                let want = evaluated(spec, &operands, &dims, &[]);
                 let tiles = spec.tiles(&dims);
                 for split in [vec![0..tiles], (0..tiles).rev().map(|t| t..t + 1).collect()] {
                     let got = compiled.run(i, &operands, &[], &dims, &[], &split);
                     let what = format!("{target}, {spec:?}, case {case}");
-                    assert_same(&got[3], &want.0[3], &what);
+                    assert_same(&got[3], &want[3], &what);
                 }
             }
         }
@@ -210,23 +202,16 @@ fn check_packed(target: Target, (order, blocking): (Order, Blocking), rounded: b
         for case in 0..5 {
             let numbers = numbers::<f32>(rows, groups, case);
             let out = Buffer::nan((rows * n) as usize);
-            let launch = Launch {
-                dims: &[tokens],
-                coeffs: &[],
-                threads: 1,
-            };
             let operands = [numbers.clone(), a.clone(), b.clone(), out.clone()];
-            let mut want = Operands(operands.to_vec());
-            plain.run::<f32>(&mut want, launch);
+            let want = evaluated(&plain, &operands, &[tokens], &[]);
             let operands = [numbers, a.clone(), made[1].clone(), out];
             let what = format!("{target}, {order:?}, {rounded}, {seed}, case {case}");
-            let mut meant = Operands(operands.to_vec());
-            specs[1].run::<f32>(&mut meant, launch);
-            assert_same(&meant.0[3], &want.0[3], &format!("meaning, {what}"));
+            let meant = evaluated(&specs[1], &operands, &[tokens], &[]);
+            assert_same(&meant[3], &want[3], &format!("meaning, {what}"));
             let tiles = specs[1].tiles(&[tokens]);
             for split in [vec![0..tiles], (0..tiles).rev().map(|t| t..t + 1).collect()] {
                 let got = compiled.run(1, &operands, &[], &[tokens], &[], &split);
-                assert_same(&got[3], &want.0[3], &what);
+                assert_same(&got[3], &want[3], &what);
             }
         }
     }
@@ -261,16 +246,10 @@ fn one_group_is_a_contraction() {
         ..spec
     };
     let operands = vec![of(&[0.0]), of(&x), of(&w), Buffer::nan(1)];
-    let mut got = Operands(operands);
-    let launch = Launch {
-        dims: &[1],
-        coeffs: &[],
-        threads: 1,
-    };
-    KernelSpec::Grouped(spec).run::<f32>(&mut got, launch);
+    let got = evaluated(&KernelSpec::Grouped(spec), &operands, &[1], &[]);
     let chain = |range: std::ops::Range<usize>| {
         range.fold(0.0f32, |sum, i| (x[i] as f32).mul_add(w[i] as f32, sum))
     };
     let want = chain(0..kc as usize) + chain(kc as usize..k as usize);
-    assert_eq!(got.0[3].real(), [want]);
+    assert_eq!(got[3].real(), [want]);
 }

@@ -1,9 +1,7 @@
 //! Compiled linear attention against the scalar evaluator, bit for bit, and against sums over pairs of tokens in f64.
 
-use crate::harness::{Buffer, Compiled, Operands, assert_same, noise, targets};
-use odec_program::kernel::{
-    Decay, KernelSpec, LinearAttend, LinearAttendPart, Mode, eval_linear_attend,
-};
+use crate::harness::{Buffer, Compiled, assert_same, evaluated, noise, targets};
+use odec_program::kernel::{Decay, KernelSpec, LinearAttend, LinearAttendPart, Mode};
 use odec_program::real::Real;
 use odec_program::{Kernel, Target};
 
@@ -23,13 +21,6 @@ fn operands<T: Real>(spec: &LinearAttend, dims: &[u64]) -> Vec<Buffer<T>> {
         }
     });
     each.collect()
-}
-
-/// The operands after the launch, as the specification says.
-fn evaluated<T: Real>(spec: &LinearAttend, given: &[Buffer<T>], dims: &[u64]) -> Vec<Buffer<T>> {
-    let mut memory = Operands(given.to_vec());
-    eval_linear_attend::<T>(spec, &mut memory, dims);
-    memory.0
 }
 
 fn spec<T: Real>([heads, key, value]: [u64; 3], decay: Decay) -> LinearAttend {
@@ -71,9 +62,9 @@ fn check<T: Real>() {
     let rules: Vec<LinearAttend> = specs.iter().map(corrected).collect();
     specs.extend(rules);
     // Chunks of four tokens, the last of two; more chunks than tokens; what they leave.
-    for (shape, chunks) in shapes.iter().zip([3, 3, 20, 3, 3]) {
-        let all = decays.into_iter().flat_map(|d| [(d, false), (d, true)]);
-        for (decay, reversed) in all {
+    for (n, (shape, chunks)) in shapes.iter().zip([3, 3, 20, 3, 3]).enumerate() {
+        for reversed in [false, true] {
+            let decay = decays[(n + usize::from(reversed)) % 4];
             let whole = LinearAttend {
                 chunks,
                 reversed,
@@ -108,7 +99,7 @@ fn check<T: Real>() {
                 // Two passes of four tokens, and two tokens by themselves.
                 let dims = &[2, 10, past][..if spec.continued { 3 } else { 2 }];
                 let given = operands::<T>(spec, dims);
-                let wanted = evaluated(spec, &given, dims);
+                let wanted = evaluated(&kernels[n], &given, dims, &[]);
                 let tiles = kernels[n].tiles(dims);
                 let split = [tiles / 2..tiles, 0..tiles / 2];
                 let got = compiled.run(n, &given, &[], dims, &[], &split);
@@ -133,7 +124,7 @@ fn the_evaluator_sums_over_pairs() {
     let spec = spec::<f32>([heads, n, m], Decay::Key);
     let dims = [1, seq];
     let given = operands::<f32>(&spec, &dims);
-    let found = evaluated(&spec, &given, &dims);
+    let found = evaluated(&KernelSpec::LinearAttend(spec), &given, &dims, &[]);
     let real = |operand: usize, row: u64, cols: u64, c: u64| {
         f64::from(given[operand].real()[(row * cols + c) as usize])
     };

@@ -1,9 +1,7 @@
 //! Weights in integers: packed and multiplied as the specification says, bit for bit, on every target that this machine runs.
 
-use crate::harness::{Buffer, Compiled, Operands, assert_same, noise, targets};
-use odec_program::kernel::{
-    Blocking, Contract, Extent, Launch, Layout, OperandAccess, Order, Pack,
-};
+use crate::harness::{Buffer, Compiled, assert_same, evaluated, noise, targets};
+use odec_program::kernel::{Blocking, Contract, Extent, Layout, OperandAccess, Order, Pack};
 use odec_program::{DType, KernelSpec, Quantized, Target};
 
 /// Rows of A, columns and inner length of B: one row and several panels of them, whole and ragged panels, whole groups and parts of one, and more
@@ -60,20 +58,14 @@ fn made(
     operands: &[Buffer<f32>],
     dims: &[u64],
 ) -> Buffer<f32> {
-    let mut want = Operands(operands.to_vec());
-    let launch = Launch {
-        dims,
-        coeffs: &[],
-        threads: 1,
-    };
-    spec.run::<f32>(&mut want, launch);
+    let mut want = evaluated(spec, operands, dims, &[]);
     let last = operands.len() - 1;
     let tiles = compiled.tiles(kernel, dims);
     for split in [vec![0..tiles], (0..tiles).rev().map(|t| t..t + 1).collect()] {
         let got = compiled.run(kernel, operands, &[], dims, &[], &split);
-        assert_same(&got[last], &want.0[last], &format!("{what}, {spec:?}"));
+        assert_same(&got[last], &want[last], &format!("{what}, {spec:?}"));
     }
-    want.0.swap_remove(last)
+    want.swap_remove(last)
 }
 
 /// Weights: in groups of very different sizes, of zeros, and with numbers that runs refuse.

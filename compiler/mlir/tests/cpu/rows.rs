@@ -2,9 +2,9 @@
 
 use crate::harness::bodies::Pick;
 use crate::harness::bodies::{COLS, INPUTS, In, SEQ, build, inputs, period, picks, random_rows};
-use crate::harness::{Buffer, Compiled, Operands, all_targets, assert_same, targets};
+use crate::harness::{Buffer, Compiled, all_targets, assert_same, evaluated, targets};
 use odec_program::expr::{Access, BinaryOp, Body, Expr, ExprId, ReduceOp, UnaryOp};
-use odec_program::kernel::{Columns, Gather, Keep, Rows, Store, eval_columns, eval_rows};
+use odec_program::kernel::{Columns, Gather, Keep, Rows, Store};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target};
 use proptest::prelude::*;
@@ -29,18 +29,17 @@ fn check_rows<T: Real>(kernel: &Rows, table: u64, on: &[Target]) {
         .map(|(b, d)| b.in_type(*d))
         .collect();
     let (dims, coeffs) = ([rows, SEQ], [0.3, -1.7]);
-    let mut want = Operands(buffers.clone());
-    eval_rows(kernel, &mut want, dims, &coeffs, 0..rows);
+    let want = evaluated(&KernelSpec::Rows(kernel.clone()), &buffers, &dims, &coeffs);
     let first = INPUTS as usize;
     for &target in on {
         let compiled = Compiled::new(&[KernelSpec::Rows(kernel.clone())], target);
         for split in [vec![0..rows], vec![3..rows, 0..1, 1..3]] {
             let got = compiled.run(0, &buffers, &[], &dims, &coeffs, &split);
-            same_outputs(&got, &want.0, &format!("{target}, {split:?}"));
+            same_outputs(&got, &want, &format!("{target}, {split:?}"));
         }
         // In place: the first output is the full input.
         let got = compiled.run(0, &buffers, &[(first, 0)], &dims, &coeffs, &[0..rows]);
-        same_outputs(&got, &want.0, &format!("{target}, in place"));
+        same_outputs(&got, &want, &format!("{target}, in place"));
     }
 }
 
@@ -101,14 +100,18 @@ fn check_columns<T: Real>(
         1 => cols.div_ceil(Columns::TILE),
         parts => parts,
     };
-    let mut want = Operands(buffers.clone());
-    eval_columns(&kernel, &mut want, dims, &coeffs, 0..tiles);
+    let want = evaluated(
+        &KernelSpec::Columns(kernel.clone()),
+        &buffers,
+        &dims,
+        &coeffs,
+    );
     let out = INPUTS as usize;
     for target in targets() {
         let compiled = Compiled::new(&[KernelSpec::Columns(kernel.clone())], target);
         for split in [vec![0..tiles], (0..tiles).rev().map(|t| t..t + 1).collect()] {
             let got = compiled.run(0, &buffers, &[], &dims, &coeffs, &split);
-            assert_same(&got[out], &want.0[out], &format!("{target}, {split:?}"));
+            assert_same(&got[out], &want[out], &format!("{target}, {split:?}"));
         }
     }
 }
@@ -139,12 +142,11 @@ fn functions_on_their_whole_range() {
             .map(|i| f32::from_bits((i as u64 * (1 << 32) / n as u64) as u32))
             .collect();
         let buffers = [Buffer::Real(spread), Buffer::nan(n)];
-        let mut want = Operands(buffers.to_vec());
-        eval_rows(&kernel, &mut want, [rows, 1], &[], 0..rows);
+        let want = evaluated(&KernelSpec::Rows(kernel.clone()), &buffers, &[rows, 1], &[]);
         for target in all_targets() {
             let compiled = Compiled::new(&[KernelSpec::Rows(kernel.clone())], target);
             let got = compiled.run(0, &buffers, &[], &[rows, 1], &[], &[0..rows]);
-            assert_same(&got[1], &want.0[1], &format!("{target}, {op:?}"));
+            assert_same(&got[1], &want[1], &format!("{target}, {op:?}"));
         }
     }
 }

@@ -9,10 +9,11 @@ pub mod bodies;
 pub mod models;
 
 use odec_mlir::Cache;
-use odec_program::eval::Memory;
-use odec_program::kernel::Indices;
+use odec_program::kernel::Launch;
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
+use odec_reference::{Reference, Words};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
 
@@ -63,6 +64,59 @@ impl<T: Real> Buffer<T> {
             Buffer::Int(_) => panic!("an index operand"),
         }
     }
+    /// Its elements in words, as programs have them.
+    fn words(&self) -> Vec<Cell<u32>> {
+        let packed = |of: &[u32], bits: u32| {
+            let each = of.iter().zip(0u32..);
+            Cell::new(each.fold(0, |word, (x, n)| word | x << (bits * n)))
+        };
+        match self {
+            Buffer::Real(v) if size_of::<T>() == 4 => {
+                let word = |x: &T| Cell::new((x.to_f64() as f32).to_bits());
+                v.iter().map(word).collect()
+            }
+            Buffer::Real(v) => {
+                let mut words = Vec::with_capacity(2 * v.len());
+                for x in v {
+                    let bits = x.to_f64().to_bits();
+                    words.push(Cell::new(bits as u32));
+                    words.push(Cell::new((bits >> 32) as u32));
+                }
+                words
+            }
+            Buffer::Half(v) => {
+                let v: Vec<u32> = v.iter().map(|x| u32::from(*x)).collect();
+                v.chunks(2).map(|of| packed(of, 16)).collect()
+            }
+            Buffer::Int(v) => v.iter().map(|x| Cell::new(*x as u32)).collect(),
+            Buffer::Bytes(v) => {
+                let v: Vec<u32> = v.iter().map(|x| u32::from(*x as u8)).collect();
+                v.chunks(4).map(|of| packed(of, 8)).collect()
+            }
+        }
+    }
+
+    /// As many elements of the same type, from words.
+    fn like(&self, words: &[Cell<u32>]) -> Buffer<T> {
+        let part = |i: usize, bits: usize| words[i * bits / 32].get() >> (i * bits % 32);
+        match self {
+            Buffer::Real(_) if size_of::<T>() == 4 => {
+                let all = words.iter().map(|w| T::of(f32::from_bits(w.get()).into()));
+                Buffer::Real(all.collect())
+            }
+            Buffer::Real(_) => {
+                let number = |of: &[Cell<u32>]| {
+                    let (low, high) = (of[0].get(), of[1].get());
+                    T::of(f64::from_bits(u64::from(low) | u64::from(high) << 32))
+                };
+                Buffer::Real(words.chunks(2).map(number).collect())
+            }
+            Buffer::Half(v) => Buffer::Half((0..v.len()).map(|i| part(i, 16) as u16).collect()),
+            Buffer::Int(_) => Buffer::Int(words.iter().map(|w| w.get() as i32).collect()),
+            Buffer::Bytes(v) => Buffer::Bytes((0..v.len()).map(|i| part(i, 8) as i8).collect()),
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Buffer::Real(v) => std::mem::size_of_val(v.as_slice()),
@@ -73,35 +127,27 @@ impl<T: Real> Buffer<T> {
     }
 }
 
-/// The operands as the evaluator sees them.
-pub struct Operands<T>(pub Vec<Buffer<T>>);
-
-impl<T: Real> Memory<T> for Operands<T> {
-    fn load(&self, operand: u32, index: u64) -> T {
-        match &self.0[operand as usize] {
-            Buffer::Real(v) => v[index as usize],
-            Buffer::Half(v) => T::of(bf16::to_f32(v[index as usize]).into()),
-            Buffer::Int(v) => T::of_i32(v[index as usize]),
-            Buffer::Bytes(v) => T::of_i32(v[index as usize].into()),
-        }
-    }
-    fn store(&mut self, operand: u32, index: u64, value: T) {
-        match &mut self.0[operand as usize] {
-            Buffer::Real(v) => v[index as usize] = value,
-            Buffer::Half(v) => v[index as usize] = value.bf16(),
-            Buffer::Bytes(v) => v[index as usize] = value.to_f64() as i8,
-            Buffer::Int(_) => panic!("kernels write no indices"),
-        }
-    }
-}
-
-impl<T> Indices for Operands<T> {
-    fn index(&self, operand: u32, index: u64) -> u64 {
-        match &self.0[operand as usize] {
-            Buffer::Int(v) => u64::try_from(v[index as usize]).expect("a row number"),
-            _ => panic!("operand {operand} holds no row numbers"),
-        }
-    }
+/// What a launch leaves in its operands, as the kernel's specification says.
+pub fn evaluated<T: Real>(
+    spec: &KernelSpec,
+    operands: &[Buffer<T>],
+    dims: &[u64],
+    coeffs: &[f64],
+) -> Vec<Buffer<T>> {
+    let kernel = Kernel {
+        symbol: "k".into(),
+        spec: spec.clone(),
+    };
+    let words: Vec<Vec<Cell<u32>>> = operands.iter().map(Buffer::words).collect();
+    let all: Vec<Words> = words.iter().map(Vec::as_slice).collect();
+    let launch = Launch {
+        dims,
+        coeffs,
+        threads: 1,
+    };
+    Reference::new(&[kernel]).run(0, &all, launch);
+    let both = operands.iter().zip(&words);
+    both.map(|(operand, words)| operand.like(words)).collect()
 }
 
 /// Memory between two inaccessible pages, whose last byte lies before the second one.

@@ -1,8 +1,8 @@
 //! A case of attention: its operands in f64, plain f64 attention of them with its gradient, and what the scalar evaluator and compiled kernels make of them.
 
-use crate::harness::{Buffer, Compiled, Operands, targets};
+use crate::harness::{Buffer, Compiled, evaluated, targets};
 use crate::tiles::{Machine, machines};
-use odec_program::kernel::{Attend, Order, Scores, eval_attend, eval_attend_backward};
+use odec_program::kernel::{Attend, Order, Scores};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
 
@@ -437,36 +437,37 @@ impl Case {
 
     /// o, lse, dq, dk, dv of the scalar evaluator, and gradients of biases by distance.
     pub fn evaluate<T: Real>(&self) -> [Buffer<T>; 6] {
-        let [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)] = self.specs::<T>() else {
+        let specs = self.specs::<T>();
+        let KernelSpec::AttendBackward(back) = &specs[1] else {
             unreachable!()
         };
         let dims = self.dims();
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
         let input = |x: &[f64]| real(x).in_type(self.inputs);
-        let mut memory = Operands(vec![
+        let mut memory = vec![
             input(&self.q),
             input(&self.k),
             input(&self.v),
             Buffer::nan(self.d_o.len()),
             Buffer::nan(self.rows()),
-        ]);
+        ];
         if !self.sinks.is_empty() {
-            memory.0.push(real(&self.sinks));
+            memory.push(real(&self.sinks));
         }
-        memory.0.extend(self.table());
-        memory.0.extend(self.numbers());
-        eval_attend(&spec, &mut memory, &dims);
-        memory.0.truncate(5);
-        let o = memory.0[3].clone();
-        memory.0[3] = self.fourth(&back, &o);
-        memory.0.push(input(&self.d_o));
+        memory.extend(self.table());
+        memory.extend(self.numbers());
+        memory = evaluated(&specs[0], &memory, &dims, &[]);
+        memory.truncate(5);
+        let o = memory[3].clone();
+        memory[3] = self.fourth(back, &o);
+        memory.push(input(&self.d_o));
         let like = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
-        memory.0.extend(like);
-        memory.0.extend(self.behind_gradients());
-        eval_attend_backward(&back, &mut memory, &dims);
-        memory.0[3] = o;
-        let d_distances = self.d_distances(&memory.0);
-        let [o, lse, dq, dk, dv] = [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone());
+        memory.extend(like);
+        memory.extend(self.behind_gradients());
+        memory = evaluated(&specs[1], &memory, &dims, &[]);
+        memory[3] = o;
+        let d_distances = self.d_distances(&memory);
+        let [o, lse, dq, dk, dv] = [3, 4, 6, 7, 8].map(|operand| memory[operand].clone());
         [o, lse, dq, dk, dv, d_distances]
     }
 
