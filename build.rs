@@ -13,25 +13,34 @@ const FOLDERS: [(&str, &str); 3] = [
 
 fn main() -> std::io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-check-cfg=cfg(llvm_waits)");
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|is| is == value);
-    if is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") {
+    if is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && takes_scripts() {
         link();
     }
     examples()
 }
 
-/// What little of LLVM a command needs, it is not to read and write much memory for: constructors wait until they are needed, and the addresses
-/// that are adjusted at the start are listed in a twentieth of the bytes where the system's loader knows how (glibc 2.36).
+/// A command that generates no code is not to take the memory that LLVM's constructors touch: they wait (`constructors.ld`). And the addresses that are
+/// adjusted when a program starts are listed in a twentieth of the bytes where the system's loader can read that (glibc 2.36).
 fn link() {
     if std::env::var_os("CARGO_FEATURE_MLIR").is_some() {
         let script = "compiler/mlir/constructors.ld";
         let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         println!("cargo:rerun-if-changed={script}");
         println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{script}");
+        println!("cargo:rustc-cfg=llvm_waits");
     }
     if glibc().is_some_and(|version| version >= (2, 36)) {
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+}
+
+/// LLD, which Rust links with, and GNU's linker take linker scripts; others that a user may have chosen, such as mold, do not.
+fn takes_scripts() -> bool {
+    let flags = std::env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let chosen = flags.split("fuse-ld=").nth(1);
+    chosen.is_none_or(|linker| linker.starts_with("lld") || linker.starts_with("bfd"))
 }
 
 /// The version of this machine's C library, for which the program is built.

@@ -881,23 +881,19 @@ fn a_graph_is_written_as_its_file_is_called() {
     }
 }
 
-/// The system runs the constructors of `.init_array` before `main`. LLVM's stand in a section of their own, and wait for the first kernel.
-#[cfg(all(feature = "mlir", target_os = "linux", target_env = "gnu"))]
+/// The system runs the constructors of `.init_array` before `main`. LLVM's 650 stand in a section of their own, and wait for the first kernel.
+#[cfg(llvm_waits)]
 #[test]
 fn a_command_starts_without_llvms_constructors() {
     let program = std::fs::read(env!("CARGO_BIN_EXE_odec")).expect("the program");
-    let pointers = |name| {
-        sections(&program)
-            .iter()
-            .find(|(n, _)| n == name)
-            .map_or(0, |(_, bytes)| bytes / 8)
-    };
-    let (all, at_start) = (pointers("llvm_constructors"), pointers(".init_array"));
-    assert!(all > 100 && at_start < 30, "{all} wait, {at_start} do not");
+    let sections = sections(&program);
+    let at_start = sections.iter().find(|(name, _)| name == ".init_array");
+    let (_, bytes) = at_start.expect("Rust has one");
+    assert!(bytes / 8 < 30, "{} constructors at the start", bytes / 8);
 }
 
 /// Names and sizes of the sections of an ELF file of 64 bits.
-#[cfg(all(feature = "mlir", target_os = "linux", target_env = "gnu"))]
+#[cfg(llvm_waits)]
 fn sections(elf: &[u8]) -> Vec<(String, u64)> {
     let number = |at: usize, bytes: usize| {
         let mut whole = [0; 8];

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// `delta`: o_t is what the matrix before the token, faded, misses of v_t, and takes the place of v_t: `o_t = v_t − q_t α_t S_{t−1}`,
 /// `S_t = α_t S_{t−1} + k_tᵀ o_t` (the delta rule of Widrow & Hoff 1960, as in Schlag et al. 2021).
 ///
-/// A sequence has `chunks` chunks of tokens ([`super::scan::chunk`]) that do not wait for each other. S begins with what the others leave, joined from
+/// A sequence has `chunks` chunks of tokens ([`super::chunk`]) that do not wait for each other. S begins with what the others leave, joined from
 /// zero, chunk by chunk in the order in which tokens are read: `S ← product · S + end`, rounded once, of their ends
 /// `[batch, chunks, heads · key, value]` and the products of their decays `[batch, chunks, columns of α]`, which other launches have made
 /// ([`Part`]). `delta`: `S ← T S + end`, `T` the chunk's transition `[batch, chunks, heads · key, key]`; each element adds `T_il S_lj` over l in order

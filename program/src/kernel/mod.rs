@@ -58,7 +58,7 @@ pub use linear_attend::{
 };
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
-pub use scan::{Scan, ScanForm};
+pub use scan::{Scan, ScanForm, chunk};
 pub use scores::Scores;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
