@@ -534,17 +534,7 @@ fn recurrent_costs(arguments: &str, walks: u64) {
 #[test]
 fn what_recurrences_keep_does_not_grow_with_the_text() {
     let decode = |mix: &str, context: u64| {
-        let text = format!(
-            "field mix = rmsnorm |> {mix}\n\
-             model m {{\n  input tokens(vocab: 256, context: {context})\n  embed learned(width: 16)\n  \
-             evolve euler(mix) for 2 steps\n  output logits\n}}\n"
-        );
-        let built = built(&text);
-        let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
-        let decode = cost(&built, &manifest.program, options())
-            .unwrap()
-            .decode
-            .unwrap();
+        let decode = planned(mix, context).1.decode.unwrap();
         (decode.bytes_per_token, decode.carried_bytes)
     };
     let (steps, bytes, width) = (2, 4, 16);
