@@ -15,22 +15,23 @@ fn main() -> std::io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-check-cfg=cfg(llvm_waits)");
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|is| is == value);
-    if is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && takes_scripts() {
+    let with_llvm = std::env::var_os("CARGO_FEATURE_MLIR").is_some();
+    let system = is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu");
+    if with_llvm && system && takes_scripts() {
         link();
     }
     examples()
 }
 
 /// A command that generates no code is not to take the memory that LLVM's constructors touch: they wait (`constructors.ld`). And the addresses that are
-/// adjusted when a program starts are listed in a twentieth of the bytes where the system's loader can read that (glibc 2.36).
+/// adjusted when a program starts are listed in a twentieth of the bytes where this machine's loader can read that (glibc 2.36). Programs without
+/// LLVM have few of them, and are carried to other machines.
 fn link() {
-    if std::env::var_os("CARGO_FEATURE_MLIR").is_some() {
-        let script = "compiler/mlir/constructors.ld";
-        let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!("cargo:rerun-if-changed={script}");
-        println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{script}");
-        println!("cargo:rustc-cfg=llvm_waits");
-    }
+    let script = "compiler/mlir/constructors.ld";
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    println!("cargo:rerun-if-changed={script}");
+    println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{script}");
+    println!("cargo:rustc-cfg=llvm_waits");
     if glibc().is_some_and(|version| version >= (2, 36)) {
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
@@ -43,7 +44,7 @@ fn takes_scripts() -> bool {
     chosen.is_none_or(|linker| linker.starts_with("lld") || linker.starts_with("bfd"))
 }
 
-/// The version of this machine's C library, for which the program is built.
+/// The version of this machine's C library.
 fn glibc() -> Option<(u32, u32)> {
     let said = Command::new("getconf")
         .arg("GNU_LIBC_VERSION")
