@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
 # Takes the place of rustdoc in `cargo test --doc`: makes a crate's pages, with warnings as errors, before it runs the crate's examples.
-# `cargo doc` would check every dependency once more for that. `cargo test --doc` leaves out binaries, so their pages are not made.
+# `cargo doc` would check every dependency once more for that. `cargo test --doc` leaves out binaries, so their pages are not made. A crate without
+# code in its comments has no examples to look for.
 set -euo pipefail
-pages=() skip=false
+pages=() skip=false folder=
 for argument; do
     case $argument in
     --test) ;;
     --test-run-directory) skip=true ;;
+    */lib.rs) folder=${argument%/lib.rs} && pages+=("$argument") ;;
     *) "$skip" || pages+=("$argument") && skip=false ;;
     esac
 done
 rustdoc "${pages[@]}" -D warnings --out-dir "${CARGO_TARGET_DIR:-target}/doc"
-exec rustdoc "$@"
+[ -d "$folder" ]
+if grep -rqE --include='*.rs' '^\s*//[/!] *```' "$folder"; then
+    exec rustdoc "$@"
+fi

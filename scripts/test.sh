@@ -4,6 +4,8 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 # One seed: two runs of the suite look at the same cases of properties. `cargo test` alone looks at new ones.
 export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no PROPTEST_RNG_SEED=1
+# Of glibc's allocator: what a test frees and needs again is kept, where else each of its pages would be asked for and zeroed once more.
+export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=500000000
 
 # Built by the tests, which run it. Every build selects the whole workspace: other selections have other features of dependencies, and would
 # build half of everything again.

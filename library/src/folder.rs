@@ -27,14 +27,14 @@ impl SchemeFile {
     }
 }
 
-/// All `.ode` files under a folder, sorted by name.
+/// All `.ode` files under a folder, sorted by name, and those of one name by path.
 ///
 /// # Errors
 /// When a file cannot be read, or two have the same name.
 pub fn files(folder: &Path) -> Result<Vec<SchemeFile>> {
     let mut found = Vec::new();
     collect(folder, "", &mut found)?;
-    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found.sort_by(|a, b| (&a.name, &a.path).cmp(&(&b.name, &b.path)));
     match found.windows(2).find(|two| two[0].name == two[1].name) {
         None => Ok(found),
         Some(two) => {

@@ -9,14 +9,19 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
-/// Linkers in order of preference, with the arguments that are theirs alone. GNU's starts in a seventh of the time that LLD's takes, which loads LLVM.
+/// Linkers in order of preference, with arguments: the last is told to take all of the archive that follows. GNU's starts in a seventh of the time that
+/// LLD's takes, which loads LLVM.
 const LINKERS: [(&str, &[&str]); 5] = [
-    ("ld", &["--build-id=none"]),
-    ("ld.lld-22", &["--build-id=none"]),
-    ("ld.lld", &["--build-id=none"]),
-    ("/usr/lib/llvm-22/bin/ld.lld", &["--build-id=none"]),
-    ("cc", &["-nostdlib", "-Wl,--build-id=none"]),
+    ("ld", LINKER),
+    ("ld.lld-22", LINKER),
+    ("ld.lld", LINKER),
+    ("/usr/lib/llvm-22/bin/ld.lld", LINKER),
+    (
+        "cc",
+        &["-nostdlib", "-Wl,--build-id=none", "-Wl,--whole-archive"],
+    ),
 ];
+const LINKER: &[&str] = &["--build-id=none", "--whole-archive"];
 
 /// Links objects, in their order, into the shared object `out`.
 ///
@@ -27,23 +32,16 @@ pub fn link(objects: &[Object], out: &Path) -> Result<(), CodegenError> {
         path: std::env::temp_dir(),
         source,
     })?;
-    let mut files = Vec::new();
-    for (n, object) in objects.iter().enumerate() {
-        let path = folder.path().join(format!("{n:04}.o"));
-        std::fs::write(&path, &object.bytes).map_err(|source| CodegenError::Io {
-            path: path.clone(),
-            source,
-        })?;
-        files.push(path);
-    }
+    let file = folder.path().join("kernels.a");
+    std::fs::write(&file, archive(objects)).map_err(|source| CodegenError::Io {
+        path: file.clone(),
+        source,
+    })?;
     let mut failed = None;
     for (linker, own) in LINKERS {
         let mut command = Command::new(linker);
-        command
-            .arg("-shared")
-            .args(own)
-            .args(["-z", "noexecstack", "-z", "now"]);
-        command.arg("-o").arg(out).args(&files);
+        command.args(["-shared", "-z", "noexecstack", "-z", "now", "-o"]);
+        command.arg(out).args(own).arg(&file);
         match command.output() {
             Ok(done) if done.status.success() => return Ok(()),
             Ok(done) => {
@@ -65,6 +63,22 @@ pub fn link(objects: &[Object], out: &Path) -> Result<(), CodegenError> {
     }
     let tried = || LINKERS.iter().map(|l| l.0.to_string()).collect();
     Err(failed.unwrap_or_else(|| CodegenError::NoLinker { tried: tried() }))
+}
+
+/// One file of all objects, in the format of `ar`, without a table of symbols: a linker takes all of them.
+fn archive(objects: &[Object]) -> Vec<u8> {
+    let mut file = b"!<arch>\n".to_vec();
+    for (n, object) in objects.iter().enumerate() {
+        let (name, size) = (format!("{n}.o/"), object.bytes.len());
+        let header = format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 644);
+        file.extend_from_slice(header.as_bytes());
+        file.extend_from_slice(&object.bytes);
+        // Members begin at even positions.
+        if size % 2 == 1 {
+            file.push(b'\n');
+        }
+    }
+    file
 }
 
 /// Whether a file as large as the objects can be written there: linkers say in words of their own why they cannot.

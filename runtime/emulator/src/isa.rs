@@ -1,5 +1,7 @@
 //! Instructions of PTX as far as the emitters' kernels are made of them: what [`super::parse`] gives and [`super::run`] executes.
 
+use std::cmp::Ordering;
+
 /// The address of the first byte of shared memory. Dynamic shared memory begins one alignment later, so that it is not better
 /// aligned than it says.
 pub const SHARED: u64 = 1 << 12;
@@ -101,10 +103,9 @@ pub enum Op {
     Not,
     ShiftLeft,
     ShiftRight,
-    Compare(&'static str),
+    Compare(Relation),
     Select,
-    /// From a type, with a rounding of the text of the instruction.
-    Convert(Ty, &'static str),
+    Convert(Ty, Rounding),
     /// Bits from a position on, so many of them.
     Field,
     /// Four bytes picked from two words.
@@ -156,6 +157,64 @@ pub enum Op {
     Prefetch,
     Branch(usize),
     Return,
+}
+
+/// What a comparison is true of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relation {
+    less: bool,
+    equal: bool,
+    greater: bool,
+    /// Where one operand is NaN.
+    unordered: bool,
+}
+
+impl Relation {
+    /// By its name in PTX.
+    pub fn named(name: &str) -> Option<Relation> {
+        let [less, equal, greater, unordered] = match name {
+            "eq" => [false, true, false, false],
+            "ne" => [true, false, true, false],
+            "lt" => [true, false, false, false],
+            "le" => [true, true, false, false],
+            "gt" => [false, false, true, false],
+            "ge" => [false, true, true, false],
+            "equ" => [false, true, false, true],
+            "neu" => [true, false, true, true],
+            "ltu" => [true, false, false, true],
+            "leu" => [true, true, false, true],
+            "gtu" => [false, false, true, true],
+            "geu" => [false, true, true, true],
+            "num" => [true, true, true, false],
+            "nan" => [false, false, false, true],
+            _ => return None,
+        };
+        Some(Relation {
+            less,
+            equal,
+            greater,
+            unordered,
+        })
+    }
+
+    pub fn holds(self, of: Option<Ordering>) -> bool {
+        match of {
+            Some(Ordering::Less) => self.less,
+            Some(Ordering::Equal) => self.equal,
+            Some(Ordering::Greater) => self.greater,
+            None => self.unordered,
+        }
+    }
+}
+
+/// Of a conversion, by its name in PTX.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rounding {
+    /// None is named: between integers.
+    Unnamed,
+    Rn,
+    Rni,
+    Rzi,
 }
 
 impl Op {

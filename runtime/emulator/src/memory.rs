@@ -193,16 +193,24 @@ impl<'a> Memory<'a> {
 
     /// Forgets shared memory: another block begins.
     pub fn begin(&mut self, shared: u64) {
-        self.shared = vec![None; shared.div_ceil(4) as usize];
-        self.shared_traces = vec![Trace::default(); self.shared.len()];
-        self.arriving = vec![false; self.shared.len()];
+        fn filled<T: Clone>(v: &mut Vec<T>, words: usize, with: T) {
+            v.clear();
+            v.resize(words, with);
+        }
+        let words = shared.div_ceil(4) as usize;
+        filled(&mut self.shared, words, None);
+        filled(&mut self.shared_traces, words, Trace::default());
+        filled(&mut self.arriving, words, false);
         self.copies.clear();
+        let mut tensor = std::mem::take(&mut self.tensor);
+        filled(&mut tensor.written, words, 0);
+        filled(&mut tensor.held, words, 0);
         self.tensor = Proxy {
-            written: vec![0; self.shared.len()],
-            held: vec![0; self.shared.len()],
+            written: tensor.written,
+            held: tensor.held,
             ..Proxy::default()
         };
-        self.phases = Phases::new(self.shared.len());
+        self.phases = Phases::new(words);
     }
 
     /// Counts what changes shared memory or what is waited for.

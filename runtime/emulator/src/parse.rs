@@ -3,7 +3,9 @@
 //! Takes a module as the compiler writes it; gives its kernels. Registers become numbers, labels become positions, shared
 //! memory gets addresses. Everything that is not known ends the test: nothing is skipped but comments and `.pragma`.
 
-use super::isa::{Arg, Instruction, Kernel, MAP_BYTES, MAPS, Op, SHARED, Space, Ty};
+use super::isa::{
+    Arg, Instruction, Kernel, MAP_BYTES, MAPS, Op, Relation, Rounding, SHARED, Space, Ty,
+};
 use std::collections::HashMap;
 
 struct Function {
@@ -401,17 +403,9 @@ impl Function {
             "shl" => Op::ShiftLeft,
             "shr" => Op::ShiftRight,
             "setp" => {
-                let known = [
-                    "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu",
-                    "num", "nan",
-                ];
                 assert!(parts.len() == 3, "{line}");
-                Op::Compare(
-                    known
-                        .iter()
-                        .find(|k| **k == parts[1])
-                        .unwrap_or_else(|| panic!("{line}")),
-                )
+                let relation = Relation::named(parts[1]);
+                Op::Compare(relation.unwrap_or_else(|| panic!("{line}")))
             }
             "selp" => Op::Select,
             "cvt" if has("bf16x2") => {
@@ -420,11 +414,14 @@ impl Function {
             }
             "cvt" => {
                 let types: Vec<Ty> = parts.iter().filter_map(|p| Ty::of(p)).collect();
-                let rounding = ["rni", "rzi", "rn", "sat"]
-                    .into_iter()
-                    .find(|r| has(r))
-                    .unwrap_or("");
-                assert!(rounding != "sat" && types.len() == 2, "{line}");
+                let named = [
+                    ("rni", Rounding::Rni),
+                    ("rzi", Rounding::Rzi),
+                    ("rn", Rounding::Rn),
+                ];
+                let rounding = named.into_iter().find(|(name, _)| has(name));
+                let rounding = rounding.map_or(Rounding::Unnamed, |(_, r)| r);
+                assert!(!has("sat") && types.len() == 2, "{line}");
                 return (Op::Convert(types[1], rounding), types[0]);
             }
             "bfe" => Op::Field,

@@ -31,12 +31,12 @@ impl Group {
     }
 }
 
-struct Warp {
+struct Warp<'r> {
     number: u32,
     /// How many blocks the launch has.
     blocks: u32,
     groups: Vec<Group>,
-    registers: Vec<Register>,
+    registers: &'r mut Vec<Register>,
     epoch: u32,
     waits: bool,
     /// Whether it was told that a phase is not over yet.
@@ -52,19 +52,25 @@ pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory:
     assert_eq!(kernel.maps, memory.maps.len(), "maps of {}", kernel.name);
     assert!(kernel.threads.is_multiple_of(LANES) && kernel.threads > 0);
     let awaits = kernel.code.iter().any(|i| i.op == Op::AwaitLaunch);
+    let mut registers = vec![vec![]; kernel.threads / LANES];
     for block in 0..blocks as u32 {
         memory.begin(shared + kernel.dynamic.unwrap_or(0));
-        let mut warps: Vec<Warp> = (0..(kernel.threads / LANES) as u32)
-            .map(|number| Warp {
-                number,
-                blocks: blocks as u32,
-                groups: vec![Group::new(0, u32::MAX)],
-                registers: vec![[0xDEAD_BEEF_DEAD_BEEF; LANES]; kernel.registers],
-                epoch: 0,
-                waits: false,
-                stalls: false,
-                products: Products::new(kernel.registers),
-                awaited: if awaits { 0 } else { u32::MAX },
+        let mut warps: Vec<Warp> = (0..)
+            .zip(&mut registers)
+            .map(|(number, registers)| {
+                registers.clear();
+                registers.resize(kernel.registers, [0xDEAD_BEEF_DEAD_BEEF; LANES]);
+                Warp {
+                    number,
+                    blocks: blocks as u32,
+                    groups: vec![Group::new(0, u32::MAX)],
+                    registers,
+                    epoch: 0,
+                    waits: false,
+                    stalls: false,
+                    products: Products::new(kernel.registers),
+                    awaited: if awaits { 0 } else { u32::MAX },
+                }
             })
             .collect();
         let mut epoch = 0;
@@ -97,7 +103,7 @@ pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory:
     }
 }
 
-impl Warp {
+impl Warp<'_> {
     /// Up to the next barrier, or the end.
     fn run(
         &mut self,
@@ -413,11 +419,12 @@ impl Warp {
                 let (a, b, c) = (arg(0), arg(1), arg(2));
                 let all = scalar::lanes(i.op, i.ty, [&a, &b, &c]);
                 let to = &mut self.registers[i.to[0] as usize];
-                for l in lanes(mask) {
-                    to[l] = match &all {
-                        Some(all) => all[l],
-                        None => compute(i.op, i.ty, a[l], b[l], c[l]),
-                    };
+                match all {
+                    Some(all) if mask == u32::MAX => *to = all,
+                    Some(all) => lanes(mask).for_each(|l| to[l] = all[l]),
+                    None => {
+                        lanes(mask).for_each(|l| to[l] = compute(i.op, i.ty, a[l], b[l], c[l]));
+                    }
                 }
             }
         }
@@ -432,8 +439,12 @@ impl Warp {
     }
 }
 
-fn lanes(mask: u32) -> impl Iterator<Item = usize> {
-    (0..LANES).filter(move |l| mask >> l & 1 == 1)
+fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(next)
+    })
 }
 
 #[cfg(test)]

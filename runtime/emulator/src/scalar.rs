@@ -3,7 +3,7 @@
 //! Takes an operation, its type and the bits of its operands; gives the bits of the result, exactly as PTX says, and panics for
 //! what the emitters' kernels are not made of.
 
-use super::isa::{Op, Ty};
+use super::isa::{Op, Rounding, Ty};
 
 /// A value as an integer of its type, extended as the type says.
 fn integer(x: u64, ty: Ty) -> i128 {
@@ -39,7 +39,19 @@ pub fn lanes<const N: usize>(op: Op, ty: Ty, operands: [&[u64; N]; 3]) -> Option
         Some(std::array::from_fn(|l| of(a[l], b[l], c[l])))
     }
     let n = ty.bits();
+    /// The lower bits as a number of 64 bits, extended as the type says.
+    fn wide(x: u64, ty: Ty) -> i64 {
+        let left = 64 - ty.bits();
+        match ty {
+            Ty::S(_) => (x << left) as i64 >> left,
+            _ => low(x, ty.bits()) as i64,
+        }
+    }
     match (op, ty) {
+        (Op::Select, _) => each(operands, |a, b, c| low(if c & 1 == 1 { a } else { b }, n)),
+        (Op::Convert(from @ (Ty::S(_) | Ty::U(_)), Rounding::Unnamed), Ty::S(_) | Ty::U(_)) => {
+            each(operands, |a, _, _| low(wide(a, from) as u64, n))
+        }
         (Op::Mov, _) => each(operands, |a, _, _| low(a, n)),
         (Op::And, _) => each(operands, |a, b, _| low(a & b, n)),
         (Op::Or, _) => each(operands, |a, b, _| low(a | b, n)),
@@ -50,12 +62,33 @@ pub fn lanes<const N: usize>(op: Op, ty: Ty, operands: [&[u64; N]; 3]) -> Option
         (Op::Fma, Ty::F(32)) => each(operands, |a, b, c| {
             f(a).mul_add(f(b), f(c)).to_bits().into()
         }),
+        (Op::Compare(how), Ty::F(32)) => each(operands, |a, b, _| {
+            how.holds(f(a).partial_cmp(&f(b))).into()
+        }),
         (_, Ty::F(_)) => None,
         (Op::Add, _) => each(operands, |a, b, _| low(a.wrapping_add(b), n)),
         (Op::Sub, _) => each(operands, |a, b, _| low(a.wrapping_sub(b), n)),
         (Op::Mul, _) => each(operands, |a, b, _| low(a.wrapping_mul(b), n)),
         (Op::Mad, _) => each(operands, |a, b, c| {
             low(a.wrapping_mul(b).wrapping_add(c), n)
+        }),
+        (Op::MulWide, _) if n <= 32 => each(operands, |a, b, _| {
+            low(wide(a, ty).wrapping_mul(wide(b, ty)) as u64, 2 * n)
+        }),
+        (Op::ShiftLeft, _) => each(operands, |a, b, _| {
+            low(a.checked_shl(b as u32).unwrap_or(0), n)
+        }),
+        (Op::ShiftRight, Ty::S(_)) => each(operands, |a, b, _| {
+            low((wide(a, ty) >> (b as u32).min(63)) as u64, n)
+        }),
+        (Op::ShiftRight, _) => each(operands, |a, b, _| {
+            low(a, n).checked_shr(b as u32).unwrap_or(0)
+        }),
+        (Op::Compare(how), Ty::S(_)) => each(operands, |a, b, _| {
+            how.holds(Some(wide(a, ty).cmp(&wide(b, ty)))).into()
+        }),
+        (Op::Compare(how), _) => each(operands, |a, b, _| {
+            how.holds(Some(low(a, n).cmp(&low(b, n)))).into()
         }),
         _ => None,
     }
@@ -70,8 +103,11 @@ pub fn compute(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
         (Op::Mov | Op::Select | Op::Pack, _) | (Op::And | Op::Or | Op::Xor | Op::Not, _) => {
             bits(op, ty, a, b, c)
         }
-        (Op::Compare(how), Ty::F(32)) => float_compare(how, f(a).into(), f(b).into()),
-        (Op::Compare(how), Ty::F(64)) => float_compare(how, f64::from_bits(a), f64::from_bits(b)),
+        (Op::Compare(how), Ty::F(32)) => how.holds(f(a).partial_cmp(&f(b))).into(),
+        (Op::Compare(how), Ty::F(64)) => {
+            let order = f64::from_bits(a).partial_cmp(&f64::from_bits(b));
+            how.holds(order).into()
+        }
         (Op::Convert(from, how), _) => convert(from, ty, how, a),
         (Op::Exp2, _) => {
             // As far from right as it may be; what is no normal number is zero.
@@ -186,61 +222,44 @@ fn whole(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
         Op::Popc => i128::from(cut(x, n).count_ones()),
         Op::Clz => i128::from(cut(x, n).leading_zeros() - (64 - n)),
         Op::Brev => i128::from(cut(x, n).reverse_bits() >> (64 - n)),
-        Op::Compare(how) => {
-            return u64::from(match how {
-                "eq" => x == y,
-                "ne" => x != y,
-                "lt" => x < y,
-                "le" => x <= y,
-                "gt" => x > y,
-                "ge" => x >= y,
-                _ => panic!("{how} on {ty:?}"),
-            });
-        }
+        Op::Compare(how) => return how.holds(Some(x.cmp(&y))).into(),
         _ => panic!("{op:?} on {ty:?}"),
     };
     cut(out, n)
 }
 
-fn float_compare(how: &str, a: f64, b: f64) -> u64 {
-    let unordered = a.is_nan() || b.is_nan();
-    u64::from(match how {
-        "eq" => a == b,
-        "ne" => !unordered && a != b,
-        "lt" => a < b,
-        "le" => a <= b,
-        "gt" => a > b,
-        "ge" => a >= b,
-        "equ" => unordered || a == b,
-        "neu" => a != b,
-        "ltu" => unordered || a < b,
-        "leu" => unordered || a <= b,
-        "gtu" => unordered || a > b,
-        "geu" => unordered || a >= b,
-        "num" => !unordered,
-        "nan" => unordered,
-        _ => panic!("{how} on floats"),
-    })
-}
-
-fn convert(from: Ty, to: Ty, how: &str, a: u64) -> u64 {
+fn convert(from: Ty, to: Ty, how: Rounding, a: u64) -> u64 {
+    use Rounding::{Rn, Rni, Rzi, Unnamed};
     match (from, to, how) {
-        (Ty::F(32), Ty::F(32), "rni") => f(a).round_ties_even().to_bits().into(),
-        (Ty::F(64), Ty::F(32), "rn") => (f64::from_bits(a) as f32).to_bits().into(),
-        (Ty::F(32), Ty::S(32), "rzi") => f(a) as i32 as u32 as u64,
-        (Ty::S(_) | Ty::U(_), Ty::F(32), "rn") => (integer(a, from) as f32).to_bits().into(),
-        (Ty::S(_) | Ty::U(_), Ty::S(_) | Ty::U(_), "") => cut(integer(a, from), to.bits()),
-        _ => panic!("cvt {how} from {from:?} to {to:?}"),
+        (Ty::F(32), Ty::F(32), Rni) => f(a).round_ties_even().to_bits().into(),
+        (Ty::F(64), Ty::F(32), Rn) => (f64::from_bits(a) as f32).to_bits().into(),
+        (Ty::F(32), Ty::S(32), Rzi) => f(a) as i32 as u32 as u64,
+        (Ty::S(_) | Ty::U(_), Ty::F(32), Rn) => (integer(a, from) as f32).to_bits().into(),
+        (Ty::S(_) | Ty::U(_), Ty::S(_) | Ty::U(_), Unnamed) => cut(integer(a, from), to.bits()),
+        _ => panic!("cvt {how:?} from {from:?} to {to:?}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::isa::Relation;
+    use super::Rounding::Unnamed;
     use super::*;
 
     #[test]
     fn all_threads_at_once_compute_what_each_does() {
-        use Op::{Add, And, Div, Fma, Mad, Mov, Mul, Or, Sub, Xor};
+        use Op::{
+            Add, And, Compare, Convert, Div, Fma, Mad, Mov, Mul, MulWide, Or, Select, ShiftLeft,
+            ShiftRight, Sub, Xor,
+        };
+        let relations = [
+            "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "nan", "num",
+        ];
+        let others = relations
+            .map(|name| Compare(Relation::named(name).expect("a relation")))
+            .into_iter()
+            .chain([Ty::U(16), Ty::S(16), Ty::S(32), Ty::U(64)].map(|t| Convert(t, Unnamed)))
+            .chain([MulWide, ShiftLeft, ShiftRight]);
         let reals = [0.0f32, -0.0, 1.5, -3.0e38, f32::INFINITY, f32::NAN, 1e-42];
         let words = [0, 1, u64::MAX, 1 << 63, 0xFFFF_FFFF, 0x8000_0000, 0x1_0001];
         let (a, mut b, mut c) = (
@@ -262,10 +281,23 @@ mod tests {
                 Ty::B(32),
                 Ty::B(64),
                 Ty::U(32),
+                Ty::S(32),
                 Ty::S(64),
                 Ty::F(32),
             ] {
-                for op in [Add, Sub, Mul, Fma, Mad, Mov, And, Or, Xor, Div] {
+                for op in others.clone() {
+                    let is_of = match ty {
+                        Ty::F(_) => matches!(op, Compare(_)),
+                        _ => matches!(ty, Ty::U(_) | Ty::S(_)),
+                    };
+                    if !is_of || op == MulWide && ty.bits() == 64 {
+                        continue;
+                    }
+                    let all = lanes(op, ty, [&a, &b, &c]).expect("no refusal");
+                    let one: [u64; 14] = std::array::from_fn(|l| compute(op, ty, a[l], b[l], c[l]));
+                    assert_eq!(all, one, "{op:?} on {ty:?}");
+                }
+                for op in [Select, Add, Sub, Mul, Fma, Mad, Mov, And, Or, Xor, Div] {
                     let of_reals = ty == Ty::F(32);
                     if op == Div || (op == Fma) != of_reals && matches!(op, Fma | Mad) {
                         assert_eq!(lanes(op, ty, [&a, &b, &c]), None);

@@ -1,6 +1,6 @@
 //! What this machine can do at most, measured: multiply-adds per second, and bytes read per second.
 //!
-//! Takes the threads that launches run on; gives a [`Roof`] in about half a second. Multiply-adds are in registers; reading is that of a
+//! Takes the threads that launches run on; gives a [`Roof`] in about a third of a second. Multiply-adds are in registers; reading is that of a
 //! buffer, of several sizes, because what lies in a cache is read faster. All threads work at once, and of many short tries of each the
 //! fastest tenth says how fast it is: what other processes interrupt does not count. Leaves what is timed to [`crate::device::loops`].
 
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Bytes of the buffers that are read: of a core's own caches, of the shared one, of none.
 const SIZES: [usize; 4] = [256 << 10, 1 << 20, 8 << 20, 256 << 20];
 /// How long tries of one rate take together.
-const WHILE: Duration = Duration::from_millis(100);
+const WHILE: Duration = Duration::from_millis(50);
 /// Words that a try reads: so few that the system seldom interrupts it.
 const TRY: usize = 1 << 18;
 

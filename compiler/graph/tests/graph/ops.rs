@@ -195,9 +195,9 @@ fn derivatives_agree_with_central_differences() {
             for i in wrt {
                 let name = format!("in{i}");
                 let n = operands[i].data.len();
-                // every element of small operands, a few random directions of large ones
+                // every element of small operands; of large ones a few random directions, in each of which all elements count
                 let directions: Vec<Vec<f64>> = match n {
-                    0..200 => (0..n)
+                    0..16 => (0..n)
                         .map(|k| (0..n).map(|j| f64::from(u8::from(j == k))).collect())
                         .collect(),
                     _ => (0..5)
