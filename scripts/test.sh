@@ -52,7 +52,8 @@ fetched() { wait "$fetching" || true; }
 
 rust_tests() {
     if cargo nextest --version >/dev/null 2>&1; then
-        cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level fail
+        # Each test is started by nextest, not by a second process of it, which is for Ctrl-Z.
+        NEXTEST_DOUBLE_SPAWN=0 cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level fail
     else
         cargo test --quiet --workspace --tests --no-fail-fast
     fi

@@ -52,68 +52,98 @@ pub struct Planned {
     pub evaluations: usize,
 }
 
-/// The program that takes `steps` steps from time 0 to `until`, a numerator and a denominator.
-///
-/// # Errors
-/// When the method is not made of combinations and evaluations of its fields.
-pub fn plan(
-    flow: &Rc<Flow>,
-    problem: Problem,
-    steps: usize,
-    until: (i64, i64),
-    options: Options,
-) -> Result<Planned, MeasureError> {
-    let h = Exact::ratio(until.0, until.1 * steps as i64);
-    plan_on(flow, problem, &vec![h; steps], options)
+/// A method of which programs are planned, for step sizes that are given later.
+pub struct Stepper<'f> {
+    flow: &'f Rc<Flow>,
+    /// Two steps of these sizes or others, of a method that computes the same in each.
+    alike: Option<Unrolled>,
 }
 
-/// The program that takes steps of these sizes from time 0.
-///
-/// # Errors
-/// When the method is not made of combinations and evaluations of its fields.
-pub fn plan_on(
-    flow: &Rc<Flow>,
-    problem: Problem,
-    sizes: &[Exact],
-    options: Options,
-) -> Result<Planned, MeasureError> {
-    let name = flow.scheme.name.name.clone();
-    let flows = [(flow.clone(), name.clone())];
-    let mut sink = Vec::new();
-    let equal = sizes.iter().all(|h| *h == sizes[0]);
-    let grid = if equal { &[] } else { sizes };
-    let unrolled = |n, sink: &mut _| unroll(&flows, (n, grid), false, &SHARED, flow.span, sink);
-    let alone = |u: &Unrolled| u.start.is_none() && u.programs.iter().all(|p| p.keeps.is_empty());
-    let first = unrolled(2, &mut sink);
-    let one_step = equal
-        && first
-            .as_ref()
-            .is_some_and(|u| u.programs.len() == 1 && alone(u));
-    let all = match one_step {
-        true => first,
-        false => unrolled(sizes.len(), &mut sink),
-    };
-    let all = all.ok_or_else(|| MeasureError::Scheme(message(&sink)))?;
-    let taken = if one_step { &sizes[..1] } else { sizes };
-    let graph = evolution(&all, problem, taken)?;
-    let runs = if one_step { sizes.len() } else { 1 };
-    let evaluations = match one_step {
-        true => sizes.len() * all.programs[0].evaluations(),
-        false => all.evaluations(),
-    };
-    let fields = fields(&all);
-    let matrices = problem.matrices_of(&fields.values().copied().collect::<Vec<_>>());
-    let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
-    let run = (Precision::F64, Bindings::new(1, 1));
-    let model = ModelParts::alone(&name, &graph, &params, [1, WIDTH as u64], run);
-    let manifest = assemble(&model, options)?.manifest;
-    Ok(Planned {
-        manifest,
-        problem,
-        matrices,
-        runs,
-        evaluations,
-    })
+impl<'f> Stepper<'f> {
+    pub fn new(flow: &'f Rc<Flow>) -> Stepper<'f> {
+        let mut stepper = Stepper { flow, alike: None };
+        let alone = |u: &Unrolled| {
+            u.programs.len() == 1
+                && u.start.is_none()
+                && u.programs.iter().all(|p| p.keeps.is_empty())
+        };
+        stepper.alike = stepper.unrolled(2, &[]).ok().filter(alone);
+        stepper
+    }
+
+    fn unrolled(&self, steps: usize, grid: &[Exact]) -> Result<Unrolled, MeasureError> {
+        let flows = [(self.flow.clone(), self.flow.scheme.name.name.clone())];
+        let mut sink = Vec::new();
+        let span = self.flow.span;
+        let all = unroll(&flows, (steps, grid), false, &SHARED, span, &mut sink);
+        all.ok_or_else(|| MeasureError::Scheme(message(&sink)))
+    }
+
+    /// The program that takes `steps` steps from time 0 to `until`, a numerator and a denominator.
+    ///
+    /// # Errors
+    /// When the method is not made of combinations and evaluations of its fields.
+    pub fn plan(
+        &self,
+        problem: Problem,
+        steps: usize,
+        until: (i64, i64),
+        options: Options,
+    ) -> Result<Planned, MeasureError> {
+        let h = Exact::ratio(until.0, until.1 * steps as i64);
+        self.plan_on(problem, &vec![h; steps], options)
+    }
+
+    /// The program that takes steps of these sizes from time 0.
+    ///
+    /// # Errors
+    /// When the method is not made of combinations and evaluations of its fields.
+    pub fn plan_on(
+        &self,
+        problem: Problem,
+        sizes: &[Exact],
+        options: Options,
+    ) -> Result<Planned, MeasureError> {
+        let equal = sizes.iter().all(|h| *h == sizes[0]);
+        let grid = if equal { &[] } else { sizes };
+        match &self.alike {
+            Some(one) if equal => {
+                let (runs, evaluations) = (sizes.len(), one.programs[0].evaluations());
+                let runs = (runs, runs * evaluations);
+                self.planned(one, problem, &sizes[..1], runs, options)
+            }
+            _ => {
+                let all = self.unrolled(sizes.len(), grid)?;
+                self.planned(&all, problem, sizes, (1, all.evaluations()), options)
+            }
+        }
+    }
+
+    /// The program that takes steps of these sizes, and how often it is run, with the evaluations of all runs.
+    fn planned(
+        &self,
+        all: &Unrolled,
+        problem: Problem,
+        sizes: &[Exact],
+        (runs, evaluations): (usize, usize),
+        options: Options,
+    ) -> Result<Planned, MeasureError> {
+        let graph = evolution(all, problem, sizes)?;
+        let fields = fields(all);
+        let matrices = problem.matrices_of(&fields.values().copied().collect::<Vec<_>>());
+        let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
+        let run = (Precision::F64, Bindings::new(1, 1));
+        let name = &self.flow.scheme.name.name;
+        let model = ModelParts::alone(name, &graph, &params, [1, WIDTH as u64], run);
+        let manifest = assemble(&model, options)?.manifest;
+        Ok(Planned {
+            manifest,
+            problem,
+            matrices,
+            runs,
+            evaluations,
+        })
+    }
 }
 
 fn message(sink: &[odec_grammar::Diagnostic]) -> String {

@@ -11,7 +11,7 @@ pub mod picture;
 pub mod problem;
 pub mod slope;
 
-pub use graph::{INPUT, MeasureError, OUTPUT, Planned, plan_on};
+pub use graph::{INPUT, MeasureError, OUTPUT, Planned, Stepper};
 pub use library::{Entry, entry, instances, of_text};
 pub use problem::Problem;
 pub use slope::{Curve, Point, measure};

@@ -3,7 +3,7 @@
 //! Takes a method and who runs programs; gives points in the region where errors fall as a power of the step size: below what is
 //! still rough, above rounding.
 
-use super::graph::{MeasureError, Planned, plan};
+use super::graph::{MeasureError, Planned, Stepper};
 use super::library::Entry;
 use super::problem::{MAX_GRADED, Problem};
 use crate::passes::assemble::Options;
@@ -63,7 +63,7 @@ impl Entry {
     /// When it cannot be planned.
     pub fn first(&self, options: Options) -> Result<Planned, MeasureError> {
         let problem = self.general();
-        plan(&self.flow, problem, self.counts(problem)[0], UNTIL, options)
+        Stepper::new(&self.flow).plan(problem, self.counts(problem)[0], UNTIL, options)
     }
 
     /// The system of many equations of the kind that it is a method for.
@@ -104,9 +104,10 @@ pub fn measure<E: From<MeasureError>>(
         Problem::General | Problem::Second { .. } => FLOOR,
         Problem::Graded(_) => FLOOR_GRADED,
     };
+    let stepper = Stepper::new(&entry.flow);
     let mut points: Vec<Point> = Vec::new();
     for &steps in entry.counts(problem) {
-        let planned = match plan(&entry.flow, problem, steps, UNTIL, options) {
+        let planned = match stepper.plan(problem, steps, UNTIL, options) {
             // A history that grows makes longer evolutions too large to be unrolled.
             Err(MeasureError::Scheme(_)) => break,
             planned => planned?,

@@ -2,7 +2,7 @@
 
 use crate::systems::options;
 use odec_compiler::measure::{
-    Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, measure, of_text, plan_on,
+    Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, Stepper, measure, of_text,
 };
 use odec_graph::Exact;
 use odec_library::shipped;
@@ -81,7 +81,9 @@ fn slope(e: &Entry, seed: u64, steps: usize) -> f64 {
     let error = |steps: usize| {
         let sizes = grid(seed, steps);
         let end: f64 = sizes.iter().map(Exact::to_f64).sum();
-        let planned = plan_on(&e.flow, Problem::General, &sizes, options()).unwrap();
+        let planned = Stepper::new(&e.flow)
+            .plan_on(Problem::General, &sizes, options())
+            .unwrap();
         Problem::General.error(&run(&planned).unwrap(), end)
     };
     (error(steps) / error(2 * steps)).log2()
