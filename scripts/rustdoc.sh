@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Takes the place of rustdoc in `cargo test --doc`: makes a crate's pages, with warnings as errors, before it runs the crate's examples.
 # `cargo doc` would check every dependency once more for that. `cargo test --doc` leaves out binaries, so their pages are not made. A crate without
-# code in its comments has no examples to look for.
+# code in its comments has no examples to look for. Each crate has a folder of its own: in one of several, rustdoc would write the index of all
+# crates anew for each, which takes longer than the pages.
 set -euo pipefail
 pages=() skip=false folder=
 for argument; do
@@ -12,8 +13,8 @@ for argument; do
     *) "$skip" || pages+=("$argument") && skip=false ;;
     esac
 done
-rustdoc "${pages[@]}" -D warnings --out-dir "${CARGO_TARGET_DIR:-target}/doc"
 [ -d "$folder" ]
+rustdoc "${pages[@]}" -D warnings --out-dir "${CARGO_TARGET_DIR:-target}/doc/$folder"
 if grep -rqE --include='*.rs' '^\s*//[/!] *```' "$folder"; then
     exec rustdoc "$@"
 fi
