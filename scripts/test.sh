@@ -4,7 +4,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 # One seed: two runs of the suite look at the same cases of properties. `cargo test` alone looks at new ones.
 export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no PROPTEST_RNG_SEED=1
-# Of glibc's allocator: what a test frees and needs again is kept, where else each of its pages would be asked for and zeroed once more.
+# glibc's allocator keeps memory that a test frees. Otherwise the system takes its pages back, and zeroes them when the test asks again.
 export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=500000000
 
 # Built by the tests, which run it. Every build selects the whole workspace: other selections have other features of dependencies, and would
@@ -52,7 +52,7 @@ fetched() { wait "$fetching" || true; }
 
 rust_tests() {
     if cargo nextest --version >/dev/null 2>&1; then
-        # Each test is started by nextest, not by a second process of it, which is for Ctrl-Z.
+        # nextest starts each test itself. By default a second process of nextest does, for the sake of Ctrl-Z.
         NEXTEST_DOUBLE_SPAWN=0 cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level fail
     else
         cargo test --quiet --workspace --tests --no-fail-fast

@@ -9,19 +9,19 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
-/// Linkers in order of preference, with arguments: the last is told to take all of the archive that follows. GNU's starts in a seventh of the time that
-/// LLD's takes, which loads LLVM.
+/// Linkers in order of preference, with arguments, after which each takes all members of an archive. GNU's starts in a seventh of the time that LLD's
+/// takes, which loads LLVM.
 const LINKERS: [(&str, &[&str]); 5] = [
-    ("ld", LINKER),
-    ("ld.lld-22", LINKER),
-    ("ld.lld", LINKER),
-    ("/usr/lib/llvm-22/bin/ld.lld", LINKER),
+    ("ld", WHOLE),
+    ("ld.lld-22", WHOLE),
+    ("ld.lld", WHOLE),
+    ("/usr/lib/llvm-22/bin/ld.lld", WHOLE),
     (
         "cc",
         &["-nostdlib", "-Wl,--build-id=none", "-Wl,--whole-archive"],
     ),
 ];
-const LINKER: &[&str] = &["--build-id=none", "--whole-archive"];
+const WHOLE: &[&str] = &["--build-id=none", "--whole-archive"];
 
 /// Links objects, in their order, into the shared object `out`.
 ///

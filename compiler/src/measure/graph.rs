@@ -52,10 +52,10 @@ pub struct Planned {
     pub evaluations: usize,
 }
 
-/// A method of which programs are planned, for step sizes that are given later.
+/// Plans a method's programs. The method is unrolled once for all step sizes if each of its steps computes the same.
 pub struct Stepper<'f> {
     flow: &'f Rc<Flow>,
-    /// Two steps of these sizes or others, of a method that computes the same in each.
+    /// The method unrolled over two steps, if each step computes the same: then one step is planned, and run repeatedly.
     alike: Option<Unrolled>,
 }
 

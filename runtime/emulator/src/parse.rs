@@ -404,7 +404,9 @@ impl Function {
             "shr" => Op::ShiftRight,
             "setp" => {
                 assert!(parts.len() == 3, "{line}");
-                let relation = Relation::named(parts[1]);
+                // Integers are always ordered.
+                let known = float || ["eq", "ne", "lt", "le", "gt", "ge"].contains(&parts[1]);
+                let relation = Relation::named(parts[1]).filter(|_| known);
                 Op::Compare(relation.unwrap_or_else(|| panic!("{line}")))
             }
             "selp" => Op::Select,

@@ -1,6 +1,6 @@
 //! What this machine can do at most, measured: multiply-adds per second, and bytes read per second.
 //!
-//! Takes the threads that launches run on; gives a [`Roof`] in about a third of a second. Multiply-adds are in registers; reading is that of a
+//! Takes the threads that launches run on; gives a [`Roof`], of which each rate is measured for 50 ms. Multiply-adds are in registers; reading is that of a
 //! buffer, of several sizes, because what lies in a cache is read faster. All threads work at once, and of many short tries of each the
 //! fastest tenth says how fast it is: what other processes interrupt does not count. Leaves what is timed to [`crate::device::loops`].
 
