@@ -59,9 +59,9 @@ rust_tests() {
     fi
 }
 
-# `.ci/run` makes clippy's driver the compiler of the workspace's crates: the build of the tests prints the lints, and a later build prints them
-# again. No crate is then compiled in two ways. Without it, `cargo clippy` checks all crates in builds of its own.
-linting_build() { [ "${RUSTC_WORKSPACE_WRAPPER:-}" = clippy-driver ]; }
+# `.ci/run` makes clippy's driver the compiler of the workspace's crates (rustc.sh): the build of the tests prints the lints, and a later build prints
+# them again. No crate is then compiled in two ways. Without it, `cargo clippy` checks all crates in builds of its own.
+linting_build() { [[ ${RUSTC_WORKSPACE_WRAPPER:-} == */scripts/rustc.sh ]]; }
 ! linting_build || have clippy-driver || unset RUSTC_WORKSPACE_WRAPPER
 
 # lint SELECTION: of cargo's targets and features.
@@ -77,7 +77,8 @@ lint() {
 }
 
 # Runs without LLVM must build: checking and drawing need no code generator.
-without_llvm() { lint --bin odec --no-default-features; }
+# Nobody runs this build, so the runtime is not optimised in it.
+without_llvm() { lint --bin odec --no-default-features --config 'profile.dev.package.odec-runtime.opt-level=0'; }
 
 # Runs the examples in comments and checks the links in them. In a linting build, rustdoc reads the crates that were built for the tests.
 documentation() {

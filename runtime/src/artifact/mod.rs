@@ -217,13 +217,17 @@ impl Artifact {
             path: shown(),
             reason: e.to_string(),
         };
-        let version: Version = serde_json::from_slice(&text).map_err(damaged)?;
-        if version.format != FORMAT {
-            return Err(ArtifactError::Format {
-                path: shown(),
-                found: version.format,
-                version: version.odec,
-            });
+        let manifest: Result<Manifest, _> = serde_json::from_slice(&text);
+        // Of another format it may or may not be readable as one of this format.
+        if manifest.as_ref().ok().map(|m| m.format) != Some(FORMAT) {
+            let version: Version = serde_json::from_slice(&text).map_err(damaged)?;
+            if version.format != FORMAT {
+                return Err(ArtifactError::Format {
+                    path: shown(),
+                    found: version.format,
+                    version: version.odec,
+                });
+            }
         }
         let identity = sha256(&text);
         let listed = read(path, HASH_FILE, most::LINE)?;
@@ -236,7 +240,7 @@ impl Artifact {
                 expected: listed.split_whitespace().next().unwrap_or("").into(),
             });
         }
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        let manifest = manifest.map_err(damaged)?;
         let code = manifest.objects.iter().map(|o| verified(path, o));
         let code = code.collect::<Result<_, _>>()?;
         let not_ours = not_signed(path, &identity);

@@ -157,7 +157,7 @@ impl Cases {
             target,
             kernels,
             mut cases,
-        } = serde_json::from_str(text(HEADER)?).map_err(|e| e.to_string())?;
+        } = serde_json::from_slice(text(HEADER)?.as_bytes()).map_err(|e| e.to_string())?;
         let known = Target::GPUS.into_iter().find(|t| t.name() == target);
         let target = known.ok_or_else(|| format!("there are no GPUs `{target}`"))?;
         if let Some(c) = cases.iter().find(|c| c.kernel >= kernels.len()) {
