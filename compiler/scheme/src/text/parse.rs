@@ -10,6 +10,7 @@ use crate::learn::Learned;
 use crate::resolve::count;
 use crate::stage::{Derived, StageInstr, StageProgram, evaluations};
 use crate::{Coeff, Combination, Facts, ValueId};
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_text::cursor::{Cursor, ParseError, Parsed};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,7 @@ pub fn parse(text: &str) -> Result<Vec<StageProgram>, ParseError> {
         closed: false,
         symbols: None,
         normals: 0,
+        numbers: BTreeMap::new(),
         span: Span {
             source: 0,
             start: 0,
@@ -67,6 +69,8 @@ pub(super) struct Reader<'t> {
     symbols: Option<BTreeSet<String>>,
     /// Random numbers so far.
     pub normals: usize,
+    /// Numbers that were read, by their texts: roots of polynomials take long, and steps repeat them.
+    pub numbers: BTreeMap<&'t str, Exact>,
     /// Where everything is written: nowhere.
     pub span: Span,
 }

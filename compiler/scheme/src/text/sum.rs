@@ -7,6 +7,7 @@ use crate::coeff::{Coeff, CoeffError};
 use crate::combination::Combination;
 use crate::function::{Function, apply};
 use odec_exact::Exact;
+use odec_exact::read::ReadError;
 use odec_text::cursor::{Cursor, Parsed};
 
 /// Most parentheses within parentheses.
@@ -139,7 +140,7 @@ impl<'t> Reader<'t> {
                 let what = "these parentheses are not closed in this line";
                 return self.cursor.error(at, what);
             };
-            let of_numbers = rest.starts_with("root(") || rest[..len].parse::<Exact>().is_ok();
+            let of_numbers = rest.starts_with("root(") || self.known(&rest[..len]).is_ok();
             if of_numbers {
                 return self.exact(len);
             }
@@ -193,9 +194,18 @@ impl<'t> Reader<'t> {
         Ok(name)
     }
 
+    fn known(&mut self, text: &'t str) -> Result<Exact, ReadError> {
+        if let Some(known) = self.numbers.get(text) {
+            return Ok(known.clone());
+        }
+        let number: Exact = text.parse()?;
+        self.numbers.insert(text, number.clone());
+        Ok(number)
+    }
+
     fn exact(&mut self, len: usize) -> Parsed<Coeff> {
         let at = self.cursor.at;
-        match self.cursor.left()[..len].parse::<Exact>() {
+        match self.known(&self.cursor.left()[..len]) {
             Ok(number) => {
                 self.cursor.at += len;
                 Ok(Coeff::constant(number))
