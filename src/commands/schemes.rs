@@ -1,7 +1,6 @@
 //! `odec schemes`: the library by family, one line for each scheme.
 
 use crate::cli;
-use odec_compiler::analysis::report;
 use odec_compiler::analysis::summary::{Size, Summary};
 use odec_compiler::measure::instances;
 use odec_driver::fail::{Done, Failure};
@@ -159,7 +158,7 @@ fn row(scheme: &'static LibraryScheme) -> Done<Row> {
     }
     Ok(Row {
         scheme,
-        summary: Summary::new(&report::scheme(first, LIBRARY)),
+        summary: Summary::of(first, LIBRARY),
         description,
         citations,
     })

@@ -329,8 +329,21 @@ pub fn evaluations(flow: &Flow) -> Option<usize> {
     Some(late_computed(flow, &SHARED, false).ok()?.here.evaluations())
 }
 
+/// How much of a scheme is looked into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Without principal error, modified equation, and what would lift the order.
+    Line,
+    All,
+}
+
 /// A scheme on fields of which nothing is known.
 pub fn scheme(i: &Instance, library: Library) -> Report {
+    described(i, library, Detail::All)
+}
+
+pub(super) fn described(i: &Instance, library: Library, detail: Detail) -> Report {
+    let all = detail == Detail::All;
     let within = residual(&i.scheme, &i.settings);
     let within = within.as_ref();
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
@@ -366,7 +379,7 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
         .map(|t| one_field(t, computed.as_ref().ok().filter(|_| implicit.is_none())));
     let rows = declared_tableau::multistep(&i.scheme, &i.settings);
     let known = order.as_ref().map_or(0, |f| f.order.min(MAX_LEARNING));
-    let all = history(&flow);
+    let history = history(&flow);
     let otherwise = flow.scheme.looks_back() || away(&flow).is_some();
     let solves = rows.as_ref().is_some_and(|(_, beta)| !beta[0].is_zero());
     let iterated = match (&tableau, &implicit) {
@@ -389,13 +402,14 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
         },
         error: best
             .zip(of_best)
-            .filter(|_| !has_flows)
+            .filter(|_| all && !has_flows)
             .and_then(|(t, p)| error(t, p))
             .or_else(|| {
-                let (general, found) = (general.as_ref()?, order.as_ref().ok()?);
-                error_of(general.expanded()?, found.order)
+                let general = general.as_ref().filter(|_| all)?;
+                error_of(general.expanded()?, order.as_ref().ok()?.order)
             }),
         modified: match (&meant, best, of_meant) {
+            _ if !all => None,
             (Ok(p), _, Some(found)) if has_flows => modified::of_flows(p, found),
             (_, Some(t), Some(found)) => modified::of_tableau(t, found),
             _ => None,
@@ -412,6 +426,7 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
         }),
         upgrade: stepped
             .as_ref()
+            .filter(|_| all)
             .and_then(|f| order_upgrade(&flow, &SHARED, within, f.order, library)),
         work,
         tolerance,
@@ -420,7 +435,7 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
             (g, facts)
         }),
         started: started(i, &flow),
-        computed: otherwise.then(|| as_computed(order.clone(), &flow, all.as_ref())),
+        computed: otherwise.then(|| as_computed(order.clone(), &flow, history.as_ref())),
         unequal: None,
         stiff: computed.as_ref().ok().and_then(stiff),
         pair,

@@ -1,10 +1,12 @@
 //! A scheme in one line: order, size, embedded order, and its proved stability and structure.
 //!
-//! Takes a [`Report`], as its claims are meant; leaves proofs to it.
+//! Takes a scheme or its [`Report`], as its claims are meant; leaves proofs to that.
 
+use super::claims::Instance;
 use super::notation::end;
-use super::report::{Additive, OneField, Report};
+use super::report::{self, Additive, Detail, OneField, Report};
 use odec_exact::Exact;
+use odec_library::Library;
 use odec_numerics::poly::Extent;
 use odec_numerics::properties::Kind;
 use odec_numerics::ssp::Ssp;
@@ -50,6 +52,11 @@ impl Size {
 }
 
 impl Summary {
+    /// The line of a scheme on fields of which nothing is known.
+    pub fn of(i: &Instance, library: Library) -> Summary {
+        Summary::new(&report::described(i, library, Detail::Line))
+    }
+
     pub fn new(r: &Report) -> Summary {
         let of_state = r.pair.as_ref().and_then(|facts| facts.state);
         let order = of_state.or_else(|| r.order.as_ref().ok().map(|found| found.order));
