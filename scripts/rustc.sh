@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compiles the workspace's crates for `.ci/run` (RUSTC_WORKSPACE_WRAPPER): clippy's driver, which is the compiler with lints. It leaves out the
 # optimisations of rustc's own representation, not LLVM's.
-# Tests spend their time in the crates that they call. They themselves are not optimised, whatever their crate is: those of optimised crates then
-# compile in a quarter of the time. Some compute much themselves and are optimised.
+# Most tests spend their time in the crates that they call. They themselves are not optimised, whatever their crate is: the integration tests of five
+# optimised crates compile in 10 s of processor time instead of 53. Tests that compute much themselves are optimised.
 set -euo pipefail
 name='' test=false previous=''
 for argument; do

@@ -342,6 +342,7 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
     described(i, library, Detail::All)
 }
 
+/// The same; what the detail leaves out is `None`.
 pub(super) fn described(i: &Instance, library: Library, detail: Detail) -> Report {
     let all = detail == Detail::All;
     let within = residual(&i.scheme, &i.settings);

@@ -138,7 +138,7 @@ fn built_in(
     });
     if !settled {
         // What is declared is read, and nothing else.
-        assert!(made.is_none() || given.is_declared(definition.arguments));
+        debug_assert!(made.is_none() || given.is_declared(definition.arguments));
         let own = |word: &str| is_word(definition.arguments, word);
         reader.no_more_values(&mut given.args, &own, input)?;
         given.args.finish(LATER_ARGUMENTS, reader.sink);
