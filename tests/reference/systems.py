@@ -84,8 +84,8 @@ class System:
     loss: dict[str, float] = field(default_factory=dict)
     # Whether the loss is over hidden tokens, behind the last kind.
     masked: bool = False
-    # Part of what each field computes that is dropped in training.
-    drops: float = 0.0
+    # Part of what each field computes that is dropped in training, or a rule of the step and the number of steps.
+    drops: float | Callable[[int, int], float] = 0.0
     # What has a random number of its own there, by field, if not an element.
     each: dict[str, str] = field(default_factory=dict)
     # Whether a state, or noise of steps, is drawn.
@@ -238,7 +238,8 @@ class Step:
         # Masks are numbered from 2, in the order in which a step needs them.
         names = list(system.fields)
         stream = 2 + self.k * len(names) + names.index(name)
-        return lambda x: dropout(computed(x), system.drops, self.key, stream, system.each.get(name, "element"))
+        rate = system.drops(self.k, self.shape.steps) if callable(system.drops) else system.drops
+        return lambda x: dropout(computed(x), rate, self.key, stream, system.each.get(name, "element"))
 
     def both(self, x: Array) -> Array:
         """`rmsnorm |> (attention + swiglu)`: one norm for both."""
@@ -980,6 +981,20 @@ field mlp = rmsnorm |> swiglu(hidden: 704) |> dropout(25%, each: token)
         hidden=("mlp.hidden",),
         drops=0.25,
         each={"mix": "sequence", "mlp": "token"},
+        sizes=("odd", "full"),
+    ),
+    # Later steps are left out more often.
+    "growing_dropout": System(
+        splitting(("mix", 1.0), ("mlp", 1.0)),
+        flow="lie(mix, mlp)",
+        definitions="""field mix = rmsnorm |> attention(heads: 4, causal, rope) |> dropout(50%*(k + 1)/steps, each: sequence)
+field mlp = rmsnorm |> swiglu(hidden: 704) |> dropout(50%*(k + 1)/steps)
+""",
+        fields={"mix": "att", "mlp": "ffn"},
+        heads=("mix.heads",),
+        hidden=("mlp.hidden",),
+        drops=lambda k, steps: 0.5 * (k + 1) / steps,
+        each={"mix": "sequence"},
         sizes=("odd", "full"),
     ),
     # All heads share one of keys and values; the window is shorter than the text.

@@ -38,6 +38,8 @@ pub enum Form {
     UnnamedWhole,
     /// A number with or without its name: `dropout(10%)`.
     UnnamedNumber(Bounds),
+    /// The same, or a rule for each step: `dropout(20%*k/steps)`.
+    Rule(Bounds),
     /// Pipelines side by side, or the field's parameters.
     Fields,
     /// A value that the layer is applied to, without a name: a pipeline or one of the field's parameters, `attend(q, k, v)`.
@@ -228,7 +230,7 @@ impl Argument {
     /// What a number may be.
     pub fn bounds(&self) -> Option<Bounds> {
         match self.form {
-            Form::Number(bounds) | Form::UnnamedNumber(bounds) => Some(bounds),
+            Form::Number(bounds) | Form::UnnamedNumber(bounds) | Form::Rule(bounds) => Some(bounds),
             _ => None,
         }
     }

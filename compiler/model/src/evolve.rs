@@ -13,12 +13,13 @@ use crate::analysis::report::Evolved;
 use crate::analysis::unequal::{self, Sizes};
 use crate::codes;
 use crate::scheme::resolve::Resolver;
-use crate::scheme::run::{MAX_EVALUATIONS, MAX_WORK};
-use crate::scheme::scalar::{Scope, constant, measured, whole};
+use crate::scheme::run::MAX_EVALUATIONS;
+use crate::scheme::scalar::{Scope, constant, whole};
 use crate::scheme::stage::Phase;
 use crate::scheme::unroll::{Unrolled, unroll};
 use crate::scheme::work::Routing;
-use crate::scheme::{Coeff, Flow, Learned, PerUse};
+use crate::scheme::{Flow, Learned, PerUse};
+use crate::step_rule;
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
 use odec_grammar::diag::Diagnostic;
@@ -197,17 +198,6 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     spec.functions_are_finite(r.sink)?;
     fit(e, &mut spec, r.sink)?;
     Some(spec)
-}
-
-/// What is wrong about a number of one step.
-fn in_step(d: Diagnostic, k: u64) -> Diagnostic {
-    match (d.code == codes::ARITHMETIC, k) {
-        (false, _) => d,
-        (true, 0) => d
-            .label("in step 0")
-            .help("steps are counted from 0: write, for example, `1/(k + 1)`"),
-        (true, k) => d.label(format!("in step {k}")),
-    }
 }
 
 impl EvolveSpec {
@@ -461,38 +451,21 @@ fn step_sizes(
     let Some((rule, span)) = rule else {
         return Some((vec![Exact::one(); steps as usize], None));
     };
-    let whole = |n: u64| Coeff::constant(Exact::int(n as i64));
-    let mut work = 0u64;
-    let mut at = |k: Option<u64>| -> Result<Exact, Diagnostic> {
-        let known = (*depth == StepCount::Known).then(|| ("steps".to_string(), whole(steps)));
-        let mut scope: Scope = known.into_iter().collect();
-        scope.extend(k.map(|k| ("k".to_string(), whole(k))));
-        let (h, took) = measured(rule, &scope)?;
-        work += took as u64;
-        if work > MAX_WORK {
-            let message = "the step sizes take too long to compute";
-            return Err(Diagnostic::error(codes::TOO_LARGE, rule.span, message));
+    let fits = |k: Option<u64>, h: Exact| {
+        if h.to_f64().is_finite() && (!h.is_zero() || learn.is_some()) {
+            return Ok(h);
         }
-        constant(h, rule.span)
+        let message = format!("the step size of step {} is {h}", k.unwrap_or(0));
+        Err(Diagnostic::error(codes::OUT_OF_RANGE, rule.span, message)
+            .label("a number other than 0 is expected"))
     };
-    // A rule without k gives one number, which is computed once.
-    let same = at(None).ok();
-    let each = (0..steps).map(|k| {
-        let h = match &same {
-            Some(h) => h.clone(),
-            None => at(Some(k)).map_err(|d| in_step(d, k))?,
-        };
-        if !h.to_f64().is_finite() || (h.is_zero() && learn.is_none()) {
-            return Err(Diagnostic::error(
-                codes::OUT_OF_RANGE,
-                rule.span,
-                format!("the step size of step {k} is {h}"),
-            )
-            .label("a number other than 0 is expected"));
-        }
-        Ok(h)
-    });
-    let each: Vec<Exact> = report(each.collect(), sink)?;
+    let mut each = report(
+        step_rule::numbers(rule, depth.of(steps), constant, fits),
+        sink,
+    )?;
+    if let [same] = &each[..] {
+        each = vec![same.clone(); steps as usize];
+    }
     let learned = learn.map(|(shared, per_channel)| Learned {
         name: "h".into(),
         path: "h".into(),

@@ -77,6 +77,7 @@ pub mod sources;
 mod spec;
 pub mod step;
 mod step_count;
+mod step_rule;
 mod terms;
 mod time_dependent;
 mod train;

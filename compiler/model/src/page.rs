@@ -438,6 +438,10 @@ impl Form {
             Form::UnnamedWhole => "a whole number from 1, without a name".into(),
             Form::Number(bounds) => bounds.text(),
             Form::UnnamedNumber(bounds) => format!("{}, with or without the name", bounds.text()),
+            Form::Rule(bounds) => format!(
+                "{}, with or without the name; it may depend on the step's number `k`, from 0, and on `steps`",
+                bounds.text()
+            ),
             Form::Word([]) => "a word".into(),
             Form::Word(words) => listed(words),
             Form::Fields => "fields, separated by commas".into(),

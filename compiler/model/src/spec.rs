@@ -20,6 +20,7 @@ use super::widths;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, MAX_MIXING, too_many_evaluations, too_much_mixing};
+use crate::step_rule::Steps;
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
@@ -161,6 +162,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             stage: Some(stage_number(all, at)),
             condition: condition(all),
         },
+        steps: Steps::Outside,
     };
     let outputs = model.items.iter().filter(|item| {
         output.is_some_and(|first| std::ptr::eq(*item, first)) || labelled(item).is_some()
@@ -205,7 +207,11 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let mut fit = true;
     for (n, e) in read.iter_mut().enumerate() {
         let model = &of_evolve(sizes, n);
-        let layers = |p| widths::layers(p, model, r.sink);
+        let in_steps = OfModel {
+            steps: e.depth.of(e.steps),
+            ..model.clone()
+        };
+        let layers = |p| widths::layers(p, &in_steps, r.sink);
         let layers: Vec<Option<Vec<Network>>> = e.unrolled.programs.iter().map(layers).collect();
         match layers.into_iter().collect::<Option<_>>() {
             Some(layers) => e.layers = layers,
@@ -410,6 +416,7 @@ pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Vec<OfModel> {
     let each = all.into_iter().map(|sizes| OfModel {
         sizes,
         states: states.clone(),
+        steps: Steps::Unknown,
     });
     each.collect()
 }

@@ -13,6 +13,7 @@ use crate::scheme::args::{Args, Bounds, real, report};
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::MAX_EVALUATIONS;
 use crate::scheme::scalar::{Scope, exact, in_range, not_supported, whole};
+use crate::step_rule::Steps;
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -31,6 +32,19 @@ pub enum StepCount {
     Halting(Box<Halting>),
     /// What a field makes of each token's state before the first of them.
     Routed(Box<Router>),
+}
+
+impl StepCount {
+    /// The steps, of which there are so many at most.
+    pub fn of(&self, most: u64) -> Steps {
+        match self {
+            StepCount::Known => Steps::All(most),
+            StepCount::Adaptive(_)
+            | StepCount::Random(_)
+            | StepCount::Halting(_)
+            | StepCount::Routed(_) => Steps::AtMost(most),
+        }
+    }
 }
 
 /// `adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 64)`.

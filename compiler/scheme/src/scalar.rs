@@ -92,17 +92,21 @@ pub fn exact(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
 
 /// The same, where functions of constants that have no exact value, such as `log(2)`, are rounded to f64.
 pub fn number(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
-    let value = scalar(e, scope)?;
+    rounded_constant(scalar(e, scope)?, e.span)
+}
+
+/// The same of a value.
+pub fn rounded_constant(value: Coeff, span: Span) -> Result<Exact, Diagnostic> {
     if let Some(exact) = value.as_constant() {
         return Ok(exact);
     }
     match nearest(&value) {
-        Some(near) if near.is_finite() => constant(literal(&format!("{near:e}"), e.span)?, e.span),
+        Some(near) if near.is_finite() => constant(literal(&format!("{near:e}"), span)?, span),
         Some(_) => {
             let message = format!("`{value}` is not finite in f64");
-            Err(Diagnostic::error(codes::ARITHMETIC, e.span, message))
+            Err(Diagnostic::error(codes::ARITHMETIC, span, message))
         }
-        None => Err(not_exact(&value, e.span)),
+        None => Err(not_exact(&value, span)),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{Cases, compile_text, model};
 use crate::reference::{State, check_gradients, check_values, feeds, layer, sum};
 use odec_compiler::model::Built;
-use odec_graph::print;
+use odec_graph::{OpKind, print};
 
 const GATES: &str = "field one(u, v)  = concat(u, v) |> linear(1, bias) |> sigmoid
 field each(u, v) = concat(u, v) |> linear(width) |> sigmoid
@@ -272,6 +272,15 @@ fn mistakes_in_primitives() {
         ),
         ("dropped", "rmsnorm |> linear |> dropout(120%)"),
         (
+            "dropped_later",
+            "rmsnorm |> linear |> dropout(60%*(k + 1)/(steps - 1))",
+        ),
+        ("divided_by_step", "rmsnorm |> linear |> dropout(10%/k)"),
+        (
+            "dropped_by_width",
+            "rmsnorm |> linear |> dropout(10%*width)",
+        ),
+        (
             "dropped_batch",
             "rmsnorm |> linear |> dropout(10%, each: batch)",
         ),
@@ -285,6 +294,52 @@ fn mistakes_in_primitives() {
         cases.add(name, outcome.rendered());
     }
     insta::assert_snapshot!("fields_primitives", cases);
+}
+
+/// A share that is dropped may depend on the step, in the fields of steps alone.
+#[test]
+fn shares_of_steps() {
+    let of = |flow: &str, output: &str| {
+        compile_text(&format!(
+            "field f = rmsnorm |> linear |> dropout(30%*k/(steps - 1), each: sequence) |> dropout(exp(log(2)*k/3) - 1)\n\
+             model m {{ input tokens(vocab: 256, context: 8)\n embed learned(width: 8)\n evolve {flow}\n output rmsnorm |> {output}logits(tied) }}\n\
+             train {{ data text(\"t\", tokenizer: bytes)\n loss cross_entropy\n optimizer adamw(lr: 1e-3)\n batch 2; steps 1 }}"
+        ))
+    };
+    let outcome = of("heun(f) for 3 steps { h = 1 }", "");
+    let mut shares = Vec::new();
+    for (_, node) in outcome.built().grad.nodes() {
+        if let OpKind::Dropout(d) = &node.op {
+            shares.push((node.site.step.unwrap(), d.rate.to_f64()));
+        }
+    }
+    // Stages of a step, and derivatives, drop alike.
+    shares.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    shares.dedup();
+    // Nothing is dropped in the first step.
+    let grown = |t: f64| 2f64.powf(t) - 1.0;
+    let expected = [
+        (1, 0.15),
+        (1, grown(1.0 / 3.0)),
+        (2, 0.3),
+        (2, grown(2.0 / 3.0)),
+    ];
+    assert_eq!(shares.len(), expected.len(), "{shares:?}");
+    for ((step, share), (at, meant)) in shares.iter().zip(&expected) {
+        assert!(step == at && (share - meant).abs() < 1e-15, "{shares:?}");
+    }
+    let mut cases = Cases::default();
+    for (name, flow, output) in [
+        ("output", "euler(f) for 3 steps", "dropout(k*10%) |> "),
+        (
+            "drawn",
+            "euler(f) for random(log_normal_poisson(mean: 4), max: 8) steps { weights shared }",
+            "",
+        ),
+    ] {
+        cases.add(name, of(flow, output).rendered());
+    }
+    insta::assert_snapshot!("fields_shares_of_steps", cases);
 }
 
 /// An equation solved by iteration is the loop one would write, and counts come from parameters.

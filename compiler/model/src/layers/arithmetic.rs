@@ -11,6 +11,7 @@ use crate::scheme::args::report;
 use crate::scheme::scalar::{
     arithmetic, is_root, is_sqrt, name_of, named_function, number, rounding,
 };
+use crate::step_rule::NAMES;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -118,7 +119,10 @@ impl LayerReader<'_> {
     pub(super) fn is_number(&self, e: &Expr, input: Input) -> bool {
         match &e.kind {
             ExprKind::Number(_) | ExprKind::Quantity(..) => true,
-            ExprKind::Name(name) => input.find(name).is_none() && self.scope.contains_key(name),
+            ExprKind::Name(name) => {
+                let of_step = || NAMES.contains(&name.as_str()) && !self.names_a_value(name);
+                input.find(name).is_none() && (self.scope.contains_key(name) || of_step())
+            }
             // `root(x^3 - 2, 1.26)` has a name of its own.
             ExprKind::Call(call) if is_sqrt(call) || named_function(call).is_some() => {
                 let number = |a: &Arg| a.label.is_none() && self.is_number(&a.value, input);

@@ -6,8 +6,7 @@ use super::{
     Weights,
 };
 use crate::codes;
-use crate::scheme::args::{Bounds, bounded};
-use crate::scheme::scalar::{Scope, exact};
+use crate::scheme::args::Bounds;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{Broadcast, Constant, Mul, RepeatTokens};
 use odec_graph::{Builder, Exact, TensorType, Value, ops};
@@ -16,7 +15,7 @@ use odec_program::Dim;
 const BOUNDS: Bounds = Bounds::BelowOne;
 const RATE: Argument = Argument::unnamed(
     "rate",
-    Form::UnnamedNumber(BOUNDS),
+    Form::Rule(BOUNDS),
     Silent::Needed,
     "the share that is dropped",
 );
@@ -36,7 +35,8 @@ enum Each {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
-    rate: Exact,
+    /// Of each step of the evolve, or one for all.
+    rates: Vec<Exact>,
     each: Each,
     /// Which one of its field it is, from 1.
     number: u32,
@@ -67,6 +67,10 @@ impl Layer for Dropout {
             text: "dropout(10%, each: sequence)",
             meaning: "at the end of a field: a sequence in ten goes without it",
         },
+        Example {
+            text: "dropout(20%*(k + 1)/steps, each: sequence)",
+            meaning: "more in each step, a fifth in the last",
+        },
     ];
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
@@ -81,11 +85,15 @@ impl Layer for Dropout {
             return r.fail(d.help("write, for example, `dropout(10%)`"));
         };
         let each = r.word(&EACH, "`dropout` drops elements, tokens or sequences");
-        let value = exact(rate, &Scope::new()).and_then(|x| bounded(x, BOUNDS, rate.span));
-        let rate = r.report(value)?;
+        let rates = r.in_steps(&RATE, rate)?;
         let each = [Each::Token, Each::Sequence, Each::Element][each?];
         let number = u32::try_from(r.number_of_kind()).ok()?;
-        Some((Dropout { rate, each, number }, r.width()))
+        let layer = Dropout {
+            rates,
+            each,
+            number,
+        };
+        Some((layer, r.width()))
     }
 
     fn params(&self) -> Vec<LayerParam> {
@@ -97,10 +105,17 @@ impl Layer for Dropout {
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
+        // What comes before the steps is computed as in the first.
+        let k = b.site.step.map_or(0, |k| k as usize);
+        let rate = self.rates.get(k).or(self.rates.first());
+        let rate = rate.cloned().unwrap_or_else(Exact::zero);
+        if rate.is_zero() {
+            return Ok(at.x);
+        }
         let Some((stream, key)) = w.mask(b, self.number)? else {
             return Ok(at.x);
         };
-        let (rate, tokens) = (self.rate.clone(), b.ty(at.x).tokens());
+        let tokens = b.ty(at.x).tokens();
         let rows = match self.each {
             Each::Element => return b.push1(ops::Dropout { rate, stream }, &[at.x, key]),
             Each::Token => tokens,

@@ -17,6 +17,7 @@ use crate::scheme::layer::{Kind, SIZES};
 use crate::scheme::scalar::{Scope, name_of};
 use crate::scheme::vocabulary::WHEN;
 use crate::scheme::{Coeff, Layers, Leaf};
+use crate::step_rule::Steps;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Body, BodyStmt, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
@@ -187,6 +188,7 @@ pub struct LayerReader<'a> {
 pub(super) struct OfField {
     pub sizes: Sizes,
     pub states: States,
+    pub steps: Steps,
     /// Layers that are counted through the whole field, by name.
     pub kinds: Vec<&'static str>,
     /// The fields that it names, each with what it computes.
@@ -202,6 +204,7 @@ impl OfField {
         OfField {
             sizes: model.sizes,
             states: model.states.clone(),
+            steps: model.steps,
             kinds: Vec::new(),
             fields: BTreeMap::new(),
             fewer: false,
@@ -215,6 +218,8 @@ impl OfField {
 pub struct OfModel {
     pub sizes: Sizes,
     pub states: States,
+    /// In which steps it is computed.
+    pub steps: Steps,
 }
 
 impl OfModel {
@@ -223,6 +228,7 @@ impl OfModel {
         OfModel {
             sizes,
             states: States::default(),
+            steps: Steps::Unknown,
         }
     }
 }
@@ -669,6 +675,11 @@ impl LayerReader<'_> {
         }
     }
 
+    /// Whether a name that no value has is that of a layer, a field, a state or an optional layer.
+    pub(super) fn names_a_value(&self, name: &str) -> bool {
+        self.is_layer(name) || self.of_field.states.has(name) || self.given.is_part(name)
+    }
+
     /// Whether an argument is a value that its layer is applied to. `own`: the layer's own words.
     fn is_value(&self, e: &Expr, own: &dyn Fn(&str) -> bool, input: Input) -> bool {
         if self.is_matrix(e, input) {
@@ -678,9 +689,7 @@ impl LayerReader<'_> {
         let word = |name: &Ident| own(&name.name) || off.contains(&name.name);
         match &e.kind {
             ExprKind::Name(n) => {
-                let state = self.of_field.states.has(n);
-                let known = input.find(n).is_some() || self.is_layer(n) || state;
-                let known = known || self.given.is_part(n);
+                let known = input.find(n).is_some() || self.names_a_value(n);
                 known && !name_of(e).is_some_and(|n| word(&n))
             }
             ExprKind::Call(call) => {

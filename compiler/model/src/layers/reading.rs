@@ -16,8 +16,9 @@ use crate::codes;
 use crate::scheme::args::{Args, bounded, report};
 use crate::scheme::layer::SIZES;
 use crate::scheme::mentions::Mentions;
-use crate::scheme::scalar::{name_of, not_supported, number, whole};
+use crate::scheme::scalar::{name_of, not_supported, number, rounded_constant, whole};
 use crate::scheme::{Coeff, Layers};
+use crate::step_rule;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
@@ -449,6 +450,21 @@ impl<'e> Reading<'_, 'e, '_> {
             None => value,
         };
         self.report(value)
+    }
+
+    /// The number in each step, or one for all of them.
+    pub fn in_steps(&mut self, a: &Argument, e: &Expr) -> Option<Vec<Exact>> {
+        let bounds = a.bounds()?;
+        let fits = |k: Option<u64>, x: Exact| {
+            bounded(x, bounds, e.span).map_err(|d| match k {
+                Some(k) => d.help(format!(
+                    "this is its value in step {k}; the first is step 0"
+                )),
+                None => d,
+            })
+        };
+        let steps = self.reader.of_field.steps;
+        self.report(step_rule::numbers(e, steps, rounded_constant, fits))
     }
 
     /// Which of its words an argument has: the last by default. `wrong`: the error for another word.

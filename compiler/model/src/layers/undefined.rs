@@ -161,6 +161,11 @@ impl Search<'_, '_> {
                 Exact | Index | Number(_) | UnnamedNumber(_) | UnnamedWhole | Whole
             )
         };
+        // In a rule for each step, steps have names: it is left to who reads it.
+        let rule = d.arguments.iter().find(|a| matches!(a.form, Form::Rule(_)));
+        if rule.is_some_and(|rule| a.label.as_ref().is_none_or(|l| l.name == rule.name)) {
+            return;
+        }
         let Some(label) = &a.label else {
             let unnamed = |form: Form| matches!(form, Form::UnnamedNumber(_) | Form::UnnamedWhole);
             let number = d.arguments.iter().any(|a| unnamed(a.form));
