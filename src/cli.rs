@@ -64,7 +64,7 @@ pub enum Command {
     Methods(Methods),
     /// List the schemes of the library by family: order, size, embedded order, proved properties, citation
     #[command(
-        after_help = "Examples:\n  odec schemes > docs/schemes.md\n  odec schemes runge_kutta/implicit\n  odec schemes splitting partitioned --json"
+        after_help = "Examples:\n  odec schemes > docs/schemes.md\n  odec schemes runge_kutta/implicit\n  odec schemes rk4 rk38\n  odec schemes splitting partitioned --json"
     )]
     Schemes(Schemes),
     /// Design a method of given stages and order that is best by one criterion, with exact coefficients and proved claims
@@ -338,9 +338,9 @@ pub struct Design {
 
 #[derive(Args)]
 pub struct Schemes {
-    /// Only these families: a folder or a part of its name, such as implicit
-    #[arg(value_name = "FAMILY")]
-    pub families: Vec<String>,
+    /// Only these schemes, by name, and families: a folder or a part of its name, such as implicit
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

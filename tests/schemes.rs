@@ -68,9 +68,22 @@ fn families_are_named_by_their_folder_or_a_part() {
     let (code, said) = place.bad(&["schemes", "multistepp"]);
     assert_eq!(code, 1);
     assert!(
-        said.contains("there is no family `multistepp`; did you mean `multistep`?"),
+        said.contains("there is no family and no scheme `multistepp`; did you mean `multistep`?"),
         "{said}"
     );
+}
+
+#[test]
+fn schemes_are_named_alone() {
+    let place = Place::new();
+    let said = place.good(&["schemes", "strang", "rk4"]);
+    let lines: Vec<&str> = said.lines().filter(|l| l.starts_with("| ")).collect();
+    let of = |line: &str| line.split('|').nth(1).map(|name| name.trim().to_string());
+    let names: Vec<String> = lines.iter().filter_map(|line| of(line)).collect();
+    assert_eq!(names, ["scheme", "rk4", "scheme", "strang"], "{said}");
+    let (code, said) = place.bad(&["schemes", "rk44"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("did you mean `rk4`?"), "{said}");
 }
 
 /// Progress is for a person at a terminal.

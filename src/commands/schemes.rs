@@ -50,23 +50,25 @@ struct Row {
 }
 
 pub fn run(args: &cli::Schemes) -> Done {
-    let families = chosen(&args.families)?;
+    let wanted = chosen(&args.names)?;
     let show = if args.json {
         Show::Warnings
     } else {
         Show::Auto
     };
-    let rows = rows(&families, show)?;
+    let rows = rows(&wanted, show)?;
     if args.json {
         let all: Vec<Value> = rows.iter().map(object).collect();
         outln!("{:#}", Value::Array(all));
         return Ok(());
     }
-    if args.families.is_empty() {
+    if args.names.is_empty() {
         out!("{HEAD}");
     }
+    let mut families: Vec<&str> = wanted.iter().map(|s| s.family).collect();
+    families.dedup();
     for (i, family) in families.iter().enumerate() {
-        let first = i == 0 && !args.families.is_empty();
+        let first = i == 0 && !args.names.is_empty();
         let blank = if first { "" } else { "\n" };
         outln!("{blank}## [{family}](../schemes/{family})\n");
         outln!("| scheme | order | size | embedded | proved | cited |\n|---|---|---|---|---|---|");
@@ -80,17 +82,15 @@ pub fn run(args: &cli::Schemes) -> Done {
 /// Of a thread: what the main thread has on Linux, for which depths are allowed.
 const STACK: usize = 8 << 20;
 
-/// The schemes of some families, by name. Proofs take a few seconds: each thread takes the next scheme.
-fn rows(families: &[&str], show: Show) -> Done<Vec<Row>> {
-    let wanted = LIBRARY.iter().filter(|s| families.contains(&s.family));
-    let wanted: Vec<&LibraryScheme> = wanted.collect();
+/// What is said of schemes. Proofs take a few seconds: each thread takes the next scheme.
+fn rows(wanted: &[&'static LibraryScheme], show: Show) -> Done<Vec<Row>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut work = Work::new(show, "schemes", wanted.len() as u64);
     let mut found: Vec<Option<Done<Row>>> = wanted.iter().map(|_| None).collect();
     let (next, (send, received)) = (AtomicUsize::new(0), mpsc::channel());
     std::thread::scope(|scope| -> Done {
         for _ in 0..threads.min(wanted.len()) {
-            let (send, next, wanted) = (send.clone(), &next, &wanted);
+            let (send, next) = (send.clone(), &next);
             let prove = move || {
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
@@ -117,29 +117,37 @@ fn rows(families: &[&str], show: Show) -> Done<Vec<Row>> {
     found.collect()
 }
 
-/// The chosen families: by their whole names, or by a part such as `runge_kutta`.
-fn chosen(asked: &[String]) -> Done<Vec<&'static str>> {
+/// The chosen schemes by family: by their names, and by those of families or a part such as `runge_kutta`.
+fn chosen(asked: &[String]) -> Done<Vec<&'static LibraryScheme>> {
     let mut all: Vec<&str> = FAMILIES.to_vec();
     let known: BTreeSet<&str> = LIBRARY.iter().map(|s| s.family).collect();
     all.retain(|family| known.contains(family));
     let others = known.iter().filter(|family| !FAMILIES.contains(family));
     all.extend(others);
+    let mut schemes: Vec<&LibraryScheme> = LIBRARY.iter().collect();
+    schemes.sort_by_key(|s| all.iter().position(|family| *family == s.family));
     if asked.is_empty() {
-        return Ok(all);
+        return Ok(schemes);
     }
-    let named = |family: &str, word: &str| family == word || family.split('/').any(|p| p == word);
-    if let Some(word) = (asked.iter()).find(|word| !all.iter().any(|family| named(family, word))) {
+    let named = |s: &LibraryScheme, word: &str| {
+        s.name == word || s.family == word || s.family.split('/').any(|part| part == word)
+    };
+    if let Some(word) = asked
+        .iter()
+        .find(|word| !schemes.iter().any(|s| named(s, word)))
+    {
         let parts = all.iter().flat_map(|family| family.split('/'));
-        let near = nearest(word, parts.chain(all.iter().copied()));
+        let names = schemes.iter().map(|s| s.name);
+        let near = nearest(word, parts.chain(all.iter().copied()).chain(names));
         let near = near.map(|n| format!("; did you mean `{n}`?"));
         return Err(Failure::Input(format!(
-            "there is no family `{word}`{} (families: {})",
+            "there is no family and no scheme `{word}`{} (families: {})",
             near.unwrap_or_default(),
             all.join(", ")
         )));
     }
-    all.retain(|family| asked.iter().any(|word| named(family, word)));
-    Ok(all)
+    schemes.retain(|s| asked.iter().any(|word| named(s, word)));
+    Ok(schemes)
 }
 
 fn row(scheme: &'static LibraryScheme) -> Done<Row> {

@@ -66,6 +66,19 @@ impl Steps {
             _ => d,
         }
     }
+
+    /// What is wrong about a number of one step.
+    fn in_step(self, d: Diagnostic, k: u64) -> Diagnostic {
+        if d.code != codes::ARITHMETIC {
+            return d;
+        }
+        let d = d.label(format!("in step {k}"));
+        match (k, self) {
+            (0, Steps::All(1)) => d.help("there is one step: k is 0 and `steps` is 1"),
+            (0, _) => d.help("steps are counted from 0: write, for example, `1/(k + 1)`"),
+            _ => d,
+        }
+    }
 }
 
 /// The numbers, if each `fits`, which is told its step where they differ. One for all steps, where the rule does not name k. `constant`: the
@@ -91,19 +104,8 @@ pub fn numbers(
         return Ok(vec![fits(None, same)?]);
     }
     let each = (0..steps.count()).map(|k| {
-        let value = at(Some(k)).map_err(|d| in_step(d, k))?;
+        let value = at(Some(k)).map_err(|d| steps.in_step(d, k))?;
         fits(Some(k), value)
     });
     each.collect()
-}
-
-/// What is wrong about a number of one step.
-fn in_step(d: Diagnostic, k: u64) -> Diagnostic {
-    match (d.code == codes::ARITHMETIC, k) {
-        (false, _) => d,
-        (true, 0) => d
-            .label("in step 0")
-            .help("steps are counted from 0: write, for example, `1/(k + 1)`"),
-        (true, k) => d.label(format!("in step {k}")),
-    }
 }

@@ -330,6 +330,7 @@ fn shares_of_steps() {
     }
     let mut cases = Cases::default();
     for (name, flow, output) in [
+        ("one_step", "euler(f) for 1 steps", ""),
         ("output", "euler(f) for 3 steps", "dropout(k*10%) |> "),
         (
             "drawn",
