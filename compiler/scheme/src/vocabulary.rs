@@ -59,7 +59,7 @@ pub struct Vocabulary {
     pub is_value: fn(layer: &str, label: &str) -> bool,
     /// Names that later versions compile, each with what there is instead, if there is something: `… through …; `.
     pub later: &'static [(&'static str, &'static str)],
-    /// Names that something has elsewhere, each with how it is written here.
+    /// Names that something has elsewhere, each with how it is written here. Upper case and `_` do not count.
     pub elsewhere: &'static [(&'static str, &'static str)],
 }
 
@@ -101,7 +101,13 @@ impl Vocabulary {
 
     /// How what has this name elsewhere is written here.
     pub fn written(&self, name: &str) -> Option<&'static str> {
-        let found = self.elsewhere.iter().find(|(n, _)| *n == name);
+        // One letter or two mean something else in upper case.
+        let plain = |name: &str| match name.len() {
+            0..3 => name.to_string(),
+            _ => name.to_lowercase().replace('_', ""),
+        };
+        let name = plain(name);
+        let found = self.elsewhere.iter().find(|(n, _)| plain(n) == name);
         found.map(|(_, written)| *written)
     }
 

@@ -1,6 +1,8 @@
 //! What people who know other tools write: taken where it is plain, and else answered with what to write.
 
 use crate::common::{compile_text, model};
+use odec_compiler::model::layers::VOCABULARY;
+use std::collections::BTreeSet;
 
 const TRAIN: &str = "train {
   data text(\"a.txt\", tokenizer: bytes)
@@ -117,6 +119,88 @@ fn slips_are_answered_with_what_to_write() {
         format!("{what}\n{said}\n")
     });
     insta::assert_snapshot!(said.join("\n"));
+}
+
+/// Of layers that are called otherwise in PyTorch and in papers. Each answer names what there is, and what it shows can be written.
+#[test]
+fn names_from_elsewhere_are_answered_with_what_there_is() {
+    // Of one layer, applied to what it shows or to a value.
+    let layer = |value: &str| {
+        let alone = value.contains("(x") || value.contains("(q");
+        let value = if alone {
+            value.to_string()
+        } else {
+            format!("x |> {value}")
+        };
+        let ffn = "ffn = tried";
+        let text = trained("ffn = rmsnorm |> swiglu(hidden: 12)", ffn);
+        let set = "x = s |> rmsnorm;  y = s |> linear;  q = s |> linear;  k = s |> linear;  v = s |> linear;  p = 1/2*x";
+        let learned = "learn w[width, width] = normal";
+        let all = "y + q + k + v + p + linear(x, w)";
+        compile_text(&format!(
+            "layer tried(s: value) {{\n {learned}\n {set}\n z = {value}\n return {all} + (z |> linear(width))\n}}\n{text}"
+        ))
+        .rendered()
+    };
+    for name in [
+        "Identity",
+        "MultiheadAttention",
+        "scaled_dot_product_attention",
+        "DropPath",
+        "StochasticDepth",
+        "Conv1d",
+        "BatchNorm1d",
+        "GroupNorm",
+        "Embedding",
+        "GRU",
+        "lstm",
+        "Mamba",
+        "Mish",
+        "SEBlock",
+    ] {
+        let said = layer(name);
+        assert!(said.contains("is not a layer"), "{name}: {said}");
+        let (_, help) = said.split_once("help: ").expect("a help");
+        assert!(
+            !help.contains("did you mean") && !help.contains("lists all"),
+            "{name}: {said}"
+        );
+    }
+    let mut shown = BTreeSet::new();
+    for (name, help) in VOCABULARY.elsewhere {
+        for value in help.split('`').skip(1).step_by(2) {
+            let (head, _) = value.split_once('(').unwrap_or((value, ""));
+            let is_name = head.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            // Of other places than fields, and of another model.
+            let other = [
+                "odec",
+                "step",
+                "embed",
+                "train",
+                "tune",
+                "normal",
+                "positions",
+                "euler",
+                "encoder",
+                "heads",
+                "causal",
+                "window",
+                "bias",
+            ];
+            if !is_name
+                || other.contains(&head)
+                || value.contains("from: encoder")
+                || value.len() < 3
+                || !shown.insert(value)
+            {
+                continue;
+            }
+            let said = layer(&value.replace("(n)", "(width)").replace("(…)", ""));
+            let wrong = said.contains("error") && !said.contains("needs");
+            assert!(!wrong, "{name}: `{value}`: {said}");
+        }
+    }
+    assert!(shown.len() > 25, "{shown:?}");
 }
 
 /// The place to look at is the rate that has no `h`, not the field's evaluation.

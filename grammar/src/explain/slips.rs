@@ -75,6 +75,14 @@ impl Failure<'_> {
         let error = |at: usize, message: &str| {
             Diagnostic::error(codes::TABLEAU_ROW, self.span(&self.tokens[at]), message)
         };
+        let drawn = |at: usize| matches!(self.word(&self.tokens[at]), "-" | "+" | "|" | "=");
+        if row.len() > 3 && row.clone().all(drawn) {
+            return Some(
+                error(row.start, "this line holds no numbers")
+                    .label("rows of a tableau have no line between them")
+                    .help("leave it out: rows of weights begin with `|`, such as `| 1/6 2/3 1/6`"),
+            );
+        }
         let operator =
             |at: usize| matches!(self.word(&self.tokens[at]), "+" | "-" | "*" | "/" | "^");
         let spaced = [at, at.saturating_sub(1)]

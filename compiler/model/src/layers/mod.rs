@@ -14,6 +14,7 @@ mod angles;
 mod arithmetic;
 mod chunks;
 mod column_functions;
+mod elsewhere;
 mod fewer;
 pub mod function;
 mod functions;
@@ -437,16 +438,6 @@ const NAMES: [LayerName; COUNT] = {
     names
 };
 
-const ATTENTION: &str =
-    "`attention(heads: 4, causal)` has maps of its own; `attend(q, k, v, heads: 4)` has none";
-const BETWEEN: &str = "write `minimum(maximum(x, -1), 1)`";
-const COLUMNS_OF: &str = "`columns(x, from: 0, to: width/2)` takes columns that stand side by side";
-const CONCAT: &str = "`concat(x, y)` puts columns side by side";
-const LINEAR: &str = "`linear(n)` is a map with a matrix of its own; `learn w[n, width] = normal`, `linear(w)` is one with the body's";
-const MLP: &str =
-    "`gelu(hidden: 4*width)`, `swiglu(hidden: 4*width)` and others are MLPs: `odec help layers`";
-const POWER: &str = "write `x^2`, `x^(1/3)` or `exp(p*log(x))`";
-
 /// What files may name, and what they may not yet.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     layers: &NAMES,
@@ -460,66 +451,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
         ("nonnegative", ""),
     ],
-    elsewhere: &[
-        ("bmm", LINEAR),
-        ("cat", CONCAT),
-        ("chunk", COLUMNS_OF),
-        ("clamp", BETWEEN),
-        ("clip", BETWEEN),
-        ("dense", LINEAR),
-        ("einsum", LINEAR),
-        ("ffn", MLP),
-        ("fc", LINEAR),
-        ("feed_forward", MLP),
-        ("gather", COLUMNS_OF),
-        (
-            "h",
-            "step sizes stand in schemes: `step x { return x + h*F(x) }`, and in `evolve … { h = 1/2 }`",
-        ),
-        (
-            "heads",
-            "`heads` is an argument: `attention(heads: 4, causal)`, `sum(x, heads: 4)`",
-        ),
-        ("hstack", CONCAT),
-        ("identity", "what a layer is applied to is `id`"),
-        ("layer_norm", "`layernorm` is the layer"),
-        (
-            "mask",
-            "which tokens are attended to is said by `causal`, `window` and `bias` of `attend`",
-        ),
-        ("matmul", LINEAR),
-        ("mha", ATTENTION),
-        ("mlp", MLP),
-        ("multi_head_attention", ATTENTION),
-        (
-            "norm",
-            "`rmsnorm` and `layernorm` are norms with gains, `normalize(x)` has length 1, `sqrt(sum(square(x)))` is a length",
-        ),
-        (
-            "normal",
-            "random numbers stand in steps of schemes: `x + h*F(x) + sqrt(h)*normal(std: 1/10)`",
-        ),
-        ("pow", POWER),
-        ("power", POWER),
-        ("rms_norm", "`rmsnorm` is the layer"),
-        (
-            "rope",
-            "`rotary(heads: 4)` turns the columns of heads; `attention(heads: 4, causal, rope)` does so by itself",
-        ),
-        ("self_attention", ATTENTION),
-        ("slice", COLUMNS_OF),
-        ("split", COLUMNS_OF),
-        ("stack", CONCAT),
-        ("swish", "`silu` is x sigmoid(x)"),
-        (
-            "t",
-            "what depends on time reads `time(…)`, a layer; in schemes `t` is the time",
-        ),
-        (
-            "transpose",
-            "`linear(w, transposed)` multiplies by the transpose of a matrix",
-        ),
-    ],
+    elsewhere: elsewhere::NAMES,
 };
 
 layers! {
