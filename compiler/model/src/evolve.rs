@@ -460,7 +460,7 @@ fn step_sizes(
             .label("a number other than 0 is expected"))
     };
     let mut each = report(
-        step_rule::numbers(rule, depth.of(steps), constant, fits),
+        step_rule::numbers(rule, depth.of(steps), &Scope::new(), constant, fits),
         sink,
     )?;
     if let [same] = &each[..] {

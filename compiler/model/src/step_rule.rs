@@ -36,8 +36,8 @@ impl Steps {
         }
     }
 
-    /// What names mean in a step.
-    fn scope(self, k: Option<u64>) -> Scope {
+    /// What names mean in a step. Those `around` hide its own.
+    fn scope(self, k: Option<u64>, around: &Scope) -> Scope {
         let steps = match self {
             Steps::All(n) => Some(n),
             // The first of two: `k/(steps - 1)` is a number.
@@ -48,7 +48,9 @@ impl Steps {
         let whole = |n: u64| Coeff::constant(Exact::int(n as i64));
         let named = NAMES.iter().zip([k, steps]);
         let known = named.filter_map(|(name, n)| Some((name.to_string(), whole(n?))));
-        known.collect()
+        let mut scope: Scope = known.collect();
+        scope.extend(around.clone());
+        scope
     }
 
     /// Says why a name means nothing.
@@ -81,17 +83,18 @@ impl Steps {
     }
 }
 
-/// The numbers, if each `fits`, which is told its step where they differ. One for all steps, where the rule does not name k. `constant`: the
-/// number that a value is ([`crate::scheme::scalar::constant`], or rounded).
+/// The numbers, if each `fits`, which is told its step where they differ. One for all steps, where the rule does not name k.
+/// `around`: other names that it may use. `constant`: the number that a value is ([`crate::scheme::scalar::constant`], or rounded).
 pub fn numbers(
     rule: &Expr,
     steps: Steps,
+    around: &Scope,
     constant: fn(Coeff, Span) -> Result<Exact, Diagnostic>,
     fits: impl Fn(Option<u64>, Exact) -> Result<Exact, Diagnostic>,
 ) -> Result<Vec<Exact>, Diagnostic> {
     let mut work = 0u64;
     let mut at = |k: Option<u64>| -> Result<Exact, Diagnostic> {
-        let found = measured(rule, &steps.scope(k));
+        let found = measured(rule, &steps.scope(k, around));
         let (value, took) = found.map_err(|d| steps.unknown(d))?;
         work += took as u64;
         if work > MAX_WORK {

@@ -277,10 +277,6 @@ fn mistakes_in_primitives() {
         ),
         ("divided_by_step", "rmsnorm |> linear |> dropout(10%/k)"),
         (
-            "dropped_by_width",
-            "rmsnorm |> linear |> dropout(10%*width)",
-        ),
-        (
             "dropped_batch",
             "rmsnorm |> linear |> dropout(10%, each: batch)",
         ),
@@ -328,6 +324,23 @@ fn shares_of_steps() {
     for ((step, share), (at, meant)) in shares.iter().zip(&expected) {
         assert!(step == at && (share - meant).abs() < 1e-15, "{shares:?}");
     }
+    // A layer's number is one of the names.
+    let layered = compile_text(
+        "layer kept(x: value, share: number from 0 below 1) { return x |> linear |> dropout(share*(k + 1)/steps) }\n\
+         field f = rmsnorm |> kept(share: 1/2)\n\
+         model m { input tokens(vocab: 256, context: 8)\n embed learned(width: 8)\n evolve euler(f) for 2 steps\n output rmsnorm |> logits(tied) }\n\
+         train { data text(\"t\", tokenizer: bytes)\n loss cross_entropy\n optimizer adamw(lr: 1e-3)\n batch 2; steps 1 }",
+    );
+    let nodes = layered.built().grad.nodes();
+    let mut rates: Vec<String> = nodes
+        .filter_map(|(_, node)| match &node.op {
+            OpKind::Dropout(d) => Some(d.rate.to_string()),
+            _ => None,
+        })
+        .collect();
+    rates.sort();
+    rates.dedup();
+    assert_eq!(rates, ["1/2", "1/4"]);
     let mut cases = Cases::default();
     for (name, flow, output) in [
         ("one_step", "euler(f) for 1 steps", ""),

@@ -463,8 +463,9 @@ impl<'e> Reading<'_, 'e, '_> {
                 None => d,
             })
         };
-        let steps = self.reader.of_field.steps;
-        self.report(step_rule::numbers(e, steps, rounded_constant, fits))
+        let (steps, around) = (self.reader.of_field.steps, self.reader.scope);
+        let each = step_rule::numbers(e, steps, around, rounded_constant, fits);
+        self.report(each)
     }
 
     /// Which of its words an argument has: the last by default. `wrong`: the error for another word.
