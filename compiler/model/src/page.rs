@@ -439,7 +439,7 @@ impl Form {
             Form::Number(bounds) => bounds.text(),
             Form::UnnamedNumber(bounds) => format!("{}, with or without the name", bounds.text()),
             Form::Rule(bounds) => format!(
-                "{}, with or without the name; it may depend on the step's number `k`, from 0, and on `steps`",
+                "{}, with or without the name; it may depend on `k`, the number of the step from 0, and on `steps`, how many there are",
                 bounds.text()
             ),
             Form::Word([]) => "a word".into(),

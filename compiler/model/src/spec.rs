@@ -224,7 +224,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         };
         fit &= routed::fit(e, r.sink).is_some();
         if !e.layers.is_empty() {
-            fit &= reports::fit(e, model, r).is_some();
+            fit &= reports::fit(e, &in_steps, r).is_some();
         }
         if all.len() > 1 || of_classes {
             fit &= sees_no_padding(e, r.sink).is_some();

@@ -324,6 +324,9 @@ fn shares_of_steps() {
     for ((step, share), (at, meant)) in shares.iter().zip(&expected) {
         assert!(step == at && (share - meant).abs() < 1e-15, "{shares:?}");
     }
+    // A report may read such a field: nothing is dropped in it.
+    let reported = of("heun(f) for 3 steps { h = 1;  report seen = f }", "");
+    reported.built();
     // A layer's number is one of the names.
     let layered = compile_text(
         "layer kept(x: value, share: number from 0 below 1) { return x |> linear |> dropout(share*(k + 1)/steps) }\n\

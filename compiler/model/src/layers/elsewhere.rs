@@ -1,23 +1,25 @@
-//! What layers and functions are called elsewhere, in PyTorch and in papers, and how each is written here.
+//! Names of layers and functions in PyTorch and in papers, and how each is written here.
+//!
+//! Takes nothing; gives what the error for such a name proposes. `front/slips.rs` of the compiler's tests compiles what is proposed.
 //!
 //! Upper case and `_` do not count: `DropPath` is `drop_path`. Names that differ from one of odec's by case or a letter are not here: they are
 //! close enough to be proposed.
 
 const ATTENTION: &str =
     "`attention(heads: 4, causal)` has maps of its own; `attend(q, k, v, heads: 4)` has none";
-const BATCH: &str = "what a token gives must not depend on other texts: `rmsnorm` and `layernorm` are norms of one token";
+const BATCH: &str = "norms over a batch or over tokens are not there: `rmsnorm` and `layernorm` normalise each token";
 const BETWEEN: &str = "write `minimum(maximum(x, -1), 1)`";
 const COLUMNS_OF: &str = "`columns(x, from: 0, to: width/2)` takes columns that stand side by side";
 const CONCAT: &str = "`concat(x, y)` puts columns side by side";
 const CONV: &str = "`conv(kernel: 4, causal, depthwise)` is a convolution along the tokens, `conv2d` one over a grid";
 const DROP_PATH: &str = "`dropout(10%, each: sequence)` at the end of a field leaves it out of a step, for some sequences";
-const GROUPED: &str = "`attention(heads: 8, kv_heads: 2, causal)` groups queries";
+const GROUPED: &str = "in `attention(heads: 8, kv_heads: 2, causal)` four heads of queries share a head of keys and values";
 const LINEAR: &str = "`linear(n)` is a map with a matrix of its own; `learn w[n, width] = normal`, `linear(w)` is one with the body's";
 const MLP: &str =
     "`gelu(hidden: 4*width)`, `swiglu(hidden: 4*width)` and others are MLPs: `odec help layers`";
 const POSITIONS: &str = "`embed learned(width: 64), positions(learned)` adds a row for each position; in a field such rows are `positions`";
 const POWER: &str = "write `x^2`, `x^(1/3)` or `exp(p*log(x))`";
-const RECURRENT: &str = "`min_gru`, `rg_lru` and `scan` are recurrences along the tokens; gates that read the state of the token before are none of them";
+const RECURRENT: &str = "`min_gru`, `rg_lru` and `scan` are recurrences along the tokens; gates that read the previous hidden state, as in GRU and LSTM, cannot be written";
 const STATE_SPACE: &str = "`selective_scan` is a selective state space, one number for each column; the cookbook has Mamba and Mamba-2";
 
 /// Each with what is said of it.
@@ -58,7 +60,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ("gqa", GROUPED),
     (
         "group_norm",
-        "`per_head(standardize, heads: 8)` norms groups of columns",
+        "`per_head(standardize, heads: 8)` normalises groups of columns",
     ),
     ("grouped_query_attention", GROUPED),
     ("gru", RECURRENT),
