@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench products tokens curves systems cookbook setup data study mnist catalogues languages tensorboard browser perfetto bleu bpe ray build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile assemble profiles slopes bench products builds tokens curves systems cookbook setup data study mnist catalogues languages tensorboard browser perfetto bleu bpe ray build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -60,6 +60,9 @@ bench: build ## The training step beside PyTorch's, for seven systems (half an h
 products: build ## The matrix products of a training step in isolation, beside OpenBLAS (a minute)
 	@scripts/venv.sh .venv tests/reference/requirements.txt
 	@.venv/bin/python benches/contractions.py $(ODEC) $(BENCH_ARGS)
+
+builds: build ## Time of `odec build` with nothing compiled before, and the size of the code (a minute)
+	@python3 benches/builds.py $(ODEC) $(BENCH_ARGS)
 
 tokens: build ## Time of a training step at 1k to 16k tokens: attention beside linear attention and recurrences (4 minutes)
 	@python3 benches/along_tokens.py $(ODEC) $(BENCH_ARGS)

@@ -7,7 +7,7 @@
 //! change: objects are run. That the folder is its owner's alone is for the caller to know. A cache that cannot be written is no error.
 
 use crate::ffi;
-use crate::pipeline::PASSES;
+use crate::pipeline;
 use odec_program::Target;
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, File};
@@ -40,8 +40,8 @@ impl Cache {
         for part in [
             FORMAT,
             env!("CARGO_PKG_VERSION"),
-            &ffi::code_generator(),
-            PASSES,
+            &ffi::code_generator(target),
+            pipeline::passes(target),
             ffi::cpu(target),
             &ffi::features(target, text).to_string_lossy(),
             text,

@@ -18,8 +18,12 @@ use std::sync::Once;
 
 /// The version of PTX, which says how new a driver must be: 8.0 came with CUDA 12.0.
 const PTX: &CStr = c"+ptx80";
-/// LLVM's optimisation pipeline; part of the cache's key.
-const OPTIMISATION: &CStr = c"default<O2>";
+/// LLVM's passes for GPUs; part of the cache's key.
+const OF_GPUS: &CStr = c"default<O2>";
+/// LLVM's passes for processors; part of the cache's key. The emitters write vectors, unrolled loops and values in registers: what is left is to fold, to
+/// take out of loops what does not change in them, and to simplify their counters. `default<O2>` takes four times as long, for code that is no smaller and
+/// no faster (docs/guide/profile.md).
+const OF_PROCESSORS: &CStr = c"always-inline,globaldce,function<eager-inv>(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),loop(indvars),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
 /// What is done to modules beside the passes of MLIR and LLVM; part of the cache's key.
 const MARKS: &str = "nounwind, vector widths, convergent assembly";
 /// Tile registers: their instructions are only ever written by name, for contractions in pairs, which programs for
@@ -70,6 +74,7 @@ pub struct Llvm {
     context: LLVMContextRef,
     module: LLVMModuleRef,
     machine: Machine,
+    target: Target,
 }
 
 impl Drop for Llvm {
@@ -103,9 +108,10 @@ impl Llvm {
                 context,
                 module: raw.cast(),
                 machine,
+                target,
             }
         };
-        llvm.describe_target(target);
+        llvm.describe_target();
         if target.is_gpu() {
             llvm.keep_threads_together();
         }
@@ -114,7 +120,8 @@ impl Llvm {
     }
 
     /// Sets triple, data layout and the attributes of functions.
-    fn describe_target(&self, target: Target) {
+    fn describe_target(&self) {
+        let target = self.target;
         let width = (target.vector_bytes() * 8).to_string();
         let widths: &[&str] = match target.is_gpu() {
             true => &[],
@@ -199,7 +206,8 @@ impl Llvm {
             let options = LLVMCreatePassBuilderOptions();
             LLVMPassBuilderOptionsSetLoopVectorization(options, 0);
             LLVMPassBuilderOptionsSetSLPVectorization(options, 0);
-            let error = LLVMRunPasses(self.module, OPTIMISATION.as_ptr(), self.machine.0, options);
+            let passes = optimisation(self.target);
+            let error = LLVMRunPasses(self.module, passes.as_ptr(), self.machine.0, options);
             LLVMDisposePassBuilderOptions(options);
             if error.is_null() {
                 return Ok(());
@@ -345,10 +353,17 @@ fn triple(target: Target) -> &'static CStr {
     }
 }
 
-/// What else than its text and the passes of MLIR decides a module's code: LLVM's version, its pipeline, and marks.
-pub fn code_generator() -> String {
-    let pipeline = OPTIMISATION.to_string_lossy();
-    format!("LLVM {}, {pipeline}, {MARKS}", llvm_version())
+fn optimisation(target: Target) -> &'static CStr {
+    match target.is_gpu() {
+        true => OF_GPUS,
+        false => OF_PROCESSORS,
+    }
+}
+
+/// What else than its text and the passes of MLIR decides a module's code: LLVM's version, its passes, and marks.
+pub fn code_generator(target: Target) -> String {
+    let passes = optimisation(target).to_string_lossy();
+    format!("LLVM {}, {passes}, {MARKS}", llvm_version())
 }
 
 /// LLVM's version, `22.1.8`.

@@ -11,9 +11,11 @@
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use odec_program::Target;
 
-/// The text of the helper function `name` for values of type `ty`.
+/// The text of the helper function `name` for values of type `ty`. That of f64 is not inlined: training steps take 1.1 times as long then, and builds of
+/// them a fifth of the time.
 pub(crate) fn helper(name: &str, ty: Type, target: Target) -> String {
-    Emitter::helper(name, ty, target, true, |e, a, b, c| match ty.elem {
+    let inlined = ty.elem != Elem::F64;
+    Emitter::helper(name, ty, target, inlined, |e, a, b, c| match ty.elem {
         Elem::F64 => through_errors(e, a, b, c),
         _ => through_f64(e, a, b, c),
     })

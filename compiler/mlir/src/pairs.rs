@@ -53,6 +53,30 @@ impl Pairs {
         }
     }
 
+    /// Words of neighbours: a vector of them, or those of the first `left` elements.
+    fn neighbours(&self, e: &mut Emitter, at: Val, left: Option<Val>) -> Val {
+        let lanes = e.lanes;
+        if self.elem == Elem::Bf16 {
+            // As they are.
+            let mask = left.and_then(|left| e.partial_mask(left, 2 * lanes));
+            let both = e.load_lanes(at, mask, Type::vector(Elem::Bf16, 2 * lanes));
+            return e.vector_bitcast(both, Elem::I32);
+        }
+        let [low, high] = [0, lanes].map(|skip| {
+            let at = e.at_const(at, skip as i64, self.elem);
+            let mask = left.and_then(|left| {
+                let left = e.add_int(left, -(skip as i64));
+                e.partial_mask(left, lanes)
+            });
+            self.load(e, at, mask)
+        });
+        let [even, odd] = [0, 1].map(|first| {
+            let picked: Vec<u32> = (first..2 * lanes as u32).step_by(2).collect();
+            e.shuffle(low, high, &picked)
+        });
+        words(e, even, odd)
+    }
+
     /// Words of a row from a column on, those of a mask where there is one.
     fn store(&self, e: &mut Emitter, words: Val, k: Val, (first, mask): (i64, Option<Val>)) {
         // Rows come in twos: a word per column for two values of k.
@@ -138,9 +162,7 @@ pub fn transpose(e: &mut Emitter, p: Pairs) {
 /// Columns of a matrix with B(k, j) at `stride · j + k`, one after the other: the pair of rows k and k + 1 of column j comes to word
 /// `(length · j + k) / 2`. Columns that do not exist are left as they are. A vector may overrun into the next column.
 pub fn rows(e: &mut Emitter, p: Pairs, length: i64) {
-    let (lanes, step) = (e.lanes, 2 * e.lanes as i64);
-    let [evens, odds]: [Vec<u32>; 2] =
-        [0, 1].map(|first| (first..2 * lanes as u32).step_by(2).collect());
+    let step = 2 * e.lanes as i64;
     let (zero, whole) = (e.int(0), e.floor_to(p.count, step));
     let depth = depth(e, p.order, p.count);
     e.for_each(zero, p.valid, 1, |e, j| {
@@ -150,22 +172,7 @@ pub fn rows(e: &mut Emitter, p: Pairs, length: i64) {
         let to = e.at(p.to, offset, Elem::Bf16);
         let piece = |e: &mut Emitter, k: Val, left: Option<Val>| {
             let at = e.at(from, k, p.elem);
-            let words = match (left, p.elem) {
-                // As they are.
-                (None, Elem::Bf16) => e.load(at, Type::vector(Elem::I32, lanes)),
-                _ => {
-                    let [low, high] = [0, lanes as i64].map(|skip| {
-                        let at = e.at_const(at, skip, p.elem);
-                        let mask = left.and_then(|left| {
-                            let left = e.add_int(left, -skip);
-                            e.partial_mask(left, lanes)
-                        });
-                        p.load(e, at, mask)
-                    });
-                    let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
-                    words(e, even, odd)
-                }
-            };
+            let words = p.neighbours(e, at, left);
             let to = e.at(to, k, Elem::Bf16);
             e.store(words, to);
         };
@@ -317,8 +324,6 @@ fn square(e: &mut Emitter, p: Pairs, count: u64, (k, end): (Val, Val), whole: Re
         e.mask(count, lanes)
     });
     let left = e.sub(p.count, k);
-    let [evens, odds]: [Vec<u32>; 2] =
-        [0, 1].map(|first| (first..2 * lanes as u32).step_by(2).collect());
     // The words of a column.
     let column = |e: &mut Emitter, j: i64, whole: bool| {
         let mut offset = e.mul_int(p.stride, j);
@@ -329,17 +334,8 @@ fn square(e: &mut Emitter, p: Pairs, count: u64, (k, end): (Val, Val), whole: Re
             offset = e.select(exists, offset, zero);
         }
         let at = e.at(p.from, offset, p.elem);
-        let [low, high] = [0, lanes as i64].map(|skip| {
-            let at = e.at_const(at, skip, p.elem);
-            let mask = exists.map(|exists| {
-                let left = e.add_int(left, -skip);
-                let count = e.select(exists, left, zero);
-                e.mask(count, lanes)
-            });
-            p.load(e, at, mask)
-        });
-        let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
-        let words = words(e, even, odd);
+        let left = exists.map(|exists| e.select(exists, left, zero));
+        let words = p.neighbours(e, at, left);
         e.bitcast(words, Elem::F32)
     };
     let none = e.float(0.0, Type::vector(Elem::F32, lanes));

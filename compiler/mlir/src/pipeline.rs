@@ -17,8 +17,18 @@ use odec_program::Target;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The lowering; part of the cache's key.
-pub const PASSES: &str = "builtin.module(canonicalize,cse,convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)";
+const OF_GPUS: &str = "builtin.module(canonicalize,cse,convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)";
+/// Without MLIR's simplifications: LLVM's do the same once more, and text sections are as large without them.
+const OF_PROCESSORS: &str =
+    "builtin.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts)";
+
+/// The passes of MLIR; part of the cache's key.
+pub fn passes(target: Target) -> &'static str {
+    match target.is_gpu() {
+        true => OF_GPUS,
+        false => OF_PROCESSORS,
+    }
+}
 
 /// An MLIR context with everything registered, and the messages it has produced.
 pub struct Pipeline {
@@ -67,7 +77,7 @@ impl Pipeline {
             return Err(self.said("is not valid"));
         }
         let manager = PassManager::new(&self.context);
-        parse_pass_pipeline(manager.as_operation_pass_manager(), PASSES)
+        parse_pass_pipeline(manager.as_operation_pass_manager(), passes(target))
             .map_err(|e| e.to_string())?;
         manager
             .run(&mut module)

@@ -62,6 +62,12 @@ impl Emitter {
             to,
         )
     }
+    /// The bits of a vector as lanes of another width, the lower half of a wide one first.
+    pub fn vector_bitcast(&mut self, a: Val, elem: Elem) -> Val {
+        let bytes = u64::from(a.ty.lanes) * a.ty.elem.bytes();
+        let to = Type::vector(elem, bytes / elem.bytes());
+        self.op("vector.bitcast", format_args!("{a} : {} to {to}", a.ty), to)
+    }
     /// One lane of a vector.
     pub fn extract(&mut self, a: Val, lane: u64) -> Val {
         let to = Type::scalar(a.ty.elem);
