@@ -10,6 +10,7 @@ use crate::scheme::bounds::bounded;
 use crate::scheme::layer::{Kind, Layer, Param, SIZES, is_none};
 use crate::scheme::scalar::{Scope, name_of, number, whole};
 use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
+use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
 /// Largest size. What it is handed on to has bounds of its own.
@@ -33,6 +34,23 @@ pub(super) struct Given {
 pub(super) struct State<'l> {
     pub name: &'l Ident,
     pub given: Result<Read, &'l str>,
+}
+
+/// An error about what should be a whole number. Who gives a fraction to a layer of the same file may mean that it takes any number.
+fn if_declared_otherwise(
+    d: Diagnostic,
+    (layer, p): (&Layer, &Param),
+    e: &Expr,
+    scope: &Scope,
+) -> Diagnostic {
+    let fraction = number(e, scope).is_ok_and(|x| x.as_integer().is_none());
+    match fraction && layer.name.span.source == e.span.source {
+        true => d.help(format!(
+            "numbers of a layer are whole where it does not say otherwise: `{}: number`",
+            p.label.name
+        )),
+        false => d,
+    }
 }
 
 impl Given {
@@ -151,7 +169,10 @@ impl Given {
     ) {
         let (name, label) = (p.name.name.as_str(), p.label.name.as_str());
         let read = |e: &Expr, scope: &Scope| match p.kind {
-            Kind::Size => whole(e, scope, 1, MOST).map(|n| Exact::int(n as i64)),
+            Kind::Size => match whole(e, scope, 1, MOST) {
+                Ok(n) => Ok(Exact::int(n as i64)),
+                Err(d) => Err(if_declared_otherwise(d, (layer, p), e, scope)),
+            },
             _ => number(e, scope),
         };
         let needed = p.default.is_none() && !p.optional;
