@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 const OF_GPUS: &str = "builtin.module(canonicalize,cse,convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)";
-/// Without MLIR's simplifications: LLVM's do the same once more, and text sections are as large without them.
+/// `canonicalize` and `cse` are left out: LLVM's passes do the same, and text sections are as large without them.
 const OF_PROCESSORS: &str =
     "builtin.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts)";
 
