@@ -28,7 +28,10 @@ class Broken(Exception):
 def call(program: str, *arguments: str, cache: Path) -> str:
     """What odec prints."""
     environment = os.environ | {"ODEC_CACHE": str(cache)}
-    done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Broken(f"{program} cannot be run: {error.strerror}") from error
     if done.returncode != 0:
         raise Broken(f"`{program} {' '.join(arguments)}` ended with {done.returncode}:\n{done.stderr.strip()}")
     return done.stdout
@@ -75,6 +78,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6)
     options = parser.parse_intermixed_args()
+    if options.rounds < 1 or options.steps < 1:
+        parser.error("rounds and steps are 1 or more")
     head = ["model", "build", "`kernels.so`"]
     if options.beside:
         head = ["model", "build", "the other's", "`kernels.so`", "the other's", "step, ratio"]
