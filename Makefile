@@ -43,7 +43,7 @@ hostile: setup ## Damaged and crafted inputs by the thousand: manifests, kernels
 	@ODEC_SURVIVAL_WHOLE=1 cargo test --quiet --workspace --test survival -- --nocapture
 	@ODEC_FUZZ_ROUNDS=20000 cargo test --quiet --workspace --test front -- hostile::damaged_files
 
-assemble: setup ## Every kernel of every model through NVIDIA's assembler; `make test` leaves most short row kernels out
+assemble: setup ## Every kernel of every model through NVIDIA's assembler; `make test` leaves most short ones out
 	@scripts/ptxas.sh && ODEC_ASSEMBLE_WHOLE=1 cargo test --quiet --workspace --test gpu assemble -- --ignored --nocapture
 
 profiles: build ## What the optimised build compiles all models to, beside what the build that tests run does (4 minutes)

@@ -1,8 +1,9 @@
 //! Every kernel of every model of the library, and all but row kernels of those in bf16, through NVIDIA's assembler: for sm_80 all, for sm_90a
-//! those whose code differs by more than the target's name.
+//! all but row and column kernels, whose code differs by no more than the target's name.
 //!
-//! Kernels of the same instructions are assembled once, those that differ in constants alone compiled once. Of row kernels, of which there are
-//! hundreds, the longest are, and every tenth of the others; all with `ODEC_ASSEMBLE_WHOLE` (`make assemble`).
+//! Kernels of the same instructions are assembled once, those that differ in constants alone compiled once. Of a kind of which there are
+//! many, the longest are, and every tenth of the others; on sm_90a fewer of those whose code sm_80 has, too. All with `ODEC_ASSEMBLE_WHOLE`
+//! (`make assemble`).
 //! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. What the assembler has said of a
 //! text is kept below `target/`, and it is not asked again. Run by
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
@@ -56,19 +57,42 @@ fn kernels(target: Target) -> Vec<Kernel> {
         let text = odec_mlir::mlir_text(&kernel, target).unwrap_or_else(|e| panic!("{e}"));
         of_form.entry(form(&text, &kernel.symbol)).or_insert(kernel);
     }
-    let (mut rows, mut chosen): (Vec<_>, Vec<_>) =
-        (of_form.into_iter()).partition(|(_, k)| matches!(k.spec, KernelSpec::Rows(_)));
-    if std::env::var_os("ODEC_ASSEMBLE_WHOLE").is_none() {
-        rows.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
-        let short = rows.split_off(rows.len().min(LONGEST));
-        rows.extend(short.into_iter().step_by(10));
+    if std::env::var_os("ODEC_ASSEMBLE_WHOLE").is_some() {
+        return of_form.into_values().collect();
     }
-    chosen.extend(rows);
-    chosen.into_iter().map(|(_, kernel)| kernel).collect()
+    let mut kinds: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (text, kernel) in of_form {
+        let kind = (
+            kernel.spec.kind(),
+            units(&kernel.spec, target),
+            !first && as_for_sm_80(&text, &kernel),
+        );
+        kinds.entry(kind).or_default().push((text.len(), kernel));
+    }
+    let some = kinds.into_iter().flat_map(|((_, _, known), mut all)| {
+        all.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
+        let longest = if known { LONGEST_AGAIN } else { LONGEST };
+        let rest = all.split_off(all.len().min(longest));
+        all.into_iter().chain(rest.into_iter().step_by(10))
+    });
+    some.map(|(_, kernel)| kernel).collect()
 }
 
-/// How many row kernels are all looked at: the longest, which hold the most values at once. Of the many others every tenth is.
-const LONGEST: usize = 100;
+/// How many kernels of a kind on the same units are all looked at: the longest, which hold the most values at once. Of the others every tenth is.
+const LONGEST: usize = 40;
+/// The same, where sm_80 has the same code: an assembler gives it registers anew.
+const LONGEST_AGAIN: usize = 10;
+
+/// Whether the form of a kernel for sm_90a is that for sm_80, but for the wait for the launch before. Some kernels sm_80 has not.
+fn as_for_sm_80(of_sm_90a: &str, kernel: &Kernel) -> bool {
+    let Ok(text) = odec_mlir::mlir_text(kernel, Target::Sm80) else {
+        return false;
+    };
+    let other = form(&text, &kernel.symbol);
+    let waits = |line: &&str| !line.contains("griddepcontrol");
+    let [this, other] = [of_sm_90a, &other].map(|text| text.lines().filter(waits));
+    this.eq(other)
+}
 
 /// A kernel's text without its name and without numbers: kernels that differ in constants alone agree.
 fn form(text: &str, symbol: &str) -> String {
