@@ -469,7 +469,7 @@ pub struct Train {
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub model: Option<PathBuf>,
     /// Override a number of a .ode file by its path (repeatable)
-    #[arg(long = "set", value_name = "PATH=VALUE")]
+    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "resume")]
     pub set: Vec<String>,
     /// Folder of the run [default: runs/NAME]
     #[arg(long)]
@@ -479,7 +479,12 @@ pub struct Train {
     pub init: Option<PathBuf>,
     /// The tensor names of --init: a JSON object from parameter paths to tensor names; a `*` in both
     /// stands for the same word
-    #[arg(long, value_name = "JSON", requires = "init")]
+    #[arg(
+        long,
+        value_name = "JSON",
+        requires = "init",
+        conflicts_with = "resume"
+    )]
     pub map: Option<PathBuf>,
     /// Continue an earlier run
     #[arg(long, value_name = "RUN", conflicts_with = "out")]

@@ -1,12 +1,14 @@
 //! `odec check`: checks files for errors and describes each model.
 
 use crate::cli;
+use odec_compiler::analysis::claims::WITHOUT_TIME;
 use odec_compiler::analysis::report::{Evolved, order_of, order_upgrade_of, steps_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::groups;
 use odec_compiler::model::inputs::Unit;
 use odec_compiler::model::{Built, Checked};
+use odec_compiler::scheme::method::times_differ;
 use odec_compiler::text::number;
 use odec_compiler::text::page::Page;
 use odec_driver::fail::{Done, Failure};
@@ -112,8 +114,12 @@ fn order(e: &Evolved) -> String {
             let least = found.first.as_ref().is_some_and(|first| !first.exactly);
             let least = if least { "at least " } else { "" };
             let on = unequal.map_or(String::new(), |u| format!(" {}", u.brief(found.order)));
+            let timeless = match e.timed && times_differ(&e.flow) {
+                true => format!(", {WITHOUT_TIME}"),
+                false => String::new(),
+            };
             format!(
-                "{least}{} as computed{on} ({}{limit}{upgrade})",
+                "{least}{} as computed{on}{timeless} ({}{limit}{upgrade})",
                 found.order, e.title
             )
         }

@@ -20,6 +20,7 @@ use odec_runtime::{
 use odec_source::escape::escaped;
 use serde_json::{Value, json};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 pub fn run(args: &cli::Eval) -> Done {
     if let Some(q) = args.weights {
@@ -56,7 +57,10 @@ pub fn run(args: &cli::Eval) -> Done {
     }
     args.svg
         .as_ref()
-        .map_or(Ok(()), |svg| output::check(svg))
+        .map_or(Ok(()), |svg| {
+            let data: Vec<&Path> = args.data.iter().map(PathBuf::as_path).collect();
+            output::check_apart(svg, &data)
+        })
         .map_err(Failure::input)?;
     let judged = judge(&mut executor, &*dataset, args.windows, &mut |_| {});
     let (e, table) = judged.map_err(Failure::input)?;

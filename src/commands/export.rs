@@ -45,7 +45,7 @@ fn parameters(run: &Path, to: &Path, weights: Weights) -> Done {
 
 fn metrics(args: &cli::Export, format: Metrics) -> Done {
     if format != Metrics::Tensorboard {
-        output::check(&args.output).map_err(Failure::input)?;
+        output::check_apart(&args.output, &[]).map_err(Failure::input)?;
     }
     folders(&args.runs)?;
     let found = runs::find(&args.runs);

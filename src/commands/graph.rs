@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub fn run(args: &cli::Graph) -> Done {
     if let Some(path) = &args.output {
-        output::check(path).map_err(Failure::input)?;
+        output::check_apart(path, &[]).map_err(Failure::input)?;
     }
     let format = match (args.format, &args.output) {
         (Some(format), _) => format,

@@ -19,7 +19,7 @@ use serde_json::json;
 
 pub fn run(args: &cli::Profile) -> Done {
     for file in args.svg.iter().chain(&args.trace) {
-        output::check(file).map_err(Failure::input)?;
+        output::check_apart(file, &[]).map_err(Failure::input)?;
     }
     bench::trainable(&args.timed, |x| profile(args, x))
 }

@@ -25,7 +25,7 @@ const HALF: f64 = 2.0;
 
 pub fn run(args: &cli::Simulate) -> Done {
     if let Some(path) = &args.output {
-        output::check(path).map_err(Failure::input)?;
+        output::check_apart(path, &[]).map_err(Failure::input)?;
     }
     if !(0.0..1.0).contains(&args.within) {
         let given = args.within;

@@ -4,9 +4,10 @@ use crate::cli;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_runtime::data::tokenise::{self, Reading};
+use odec_runtime::system::output;
 use odec_runtime::{Show, Tokenizer};
 use odec_runtime::{Shown, outln};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub fn run(args: &cli::Tokenize) -> Done {
     let tokenizer = match args.tokenizer == Path::new("bytes") {
@@ -17,6 +18,8 @@ pub fn run(args: &cli::Tokenize) -> Done {
         key: &args.key,
         separator: &args.separator,
     };
+    let read: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+    output::check_apart(&args.output, &read).map_err(Failure::input)?;
     let tokens = tokenise::write(&args.files, reading, &tokenizer, &args.output, Show::Auto)
         .map_err(Failure::input)?;
     outln!(

@@ -17,7 +17,7 @@ use crate::scheme::define::{Body, OrderClaim, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
 use crate::scheme::method::{
-    DIFFERENT_POWERS, LocatedStep, Unsupported, away, located, to_tolerance,
+    DIFFERENT_POWERS, LocatedStep, Unsupported, away, located, times_differ, to_tolerance,
 };
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{exact, whole};
@@ -30,6 +30,9 @@ use odec_numerics::order::{Proof, Violation, Weights, prove};
 use odec_numerics::{Tableau, Trees};
 use odec_program::manifest::{Claim, ClaimStatus};
 use std::rc::Rc;
+
+/// Said of an order where `at:` has times that are not known to be those of the arguments.
+pub const WITHOUT_TIME: &str = "for fields that do not depend on time";
 
 /// A scheme as it is applied somewhere.
 #[derive(Clone, Debug)]
@@ -46,15 +49,23 @@ pub struct Instance {
 /// Proves all claims of a scheme. The status is that of this instance.
 pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
     let all = i.scheme.claims.iter();
+    let flow = || alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let mut differ = None;
     let keeps = kept_claim(i, sink);
     let mut all: Vec<Claim> = all
         .filter_map(|c| {
             let (status, note) = claim(i, c, sink)?;
+            let proved = matches!(status, ClaimStatus::Proved);
+            let timeless = (proved && *differ.get_or_insert_with(|| times_differ(&flow())))
+                .then(|| WITHOUT_TIME.to_string());
+            let notes = timeless
+                .into_iter()
+                .chain((!note.is_empty()).then_some(note));
             Some(Claim {
                 scheme: i.scheme.name.name.clone(),
                 claim: c.text.clone(),
                 status,
-                note,
+                note: notes.collect::<Vec<_>>().join("; "),
             })
         })
         .collect();

@@ -230,7 +230,7 @@ fn unknown(p: &StageProgram, field: usize, span: Span) -> Diagnostic {
     Diagnostic::error(codes::MISSING_ARGUMENT, span, message)
         .label("this is not a state plus multiples of rates")
         .help(format!(
-            "give the time as a part of the step: `{name}(…, at: 1/2)`"
+            "say when it is, as a part of the step: `{name}(…, at: c)`, where c is 0 at the beginning of the step and 1 at its end"
         ))
 }
 

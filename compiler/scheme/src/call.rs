@@ -13,7 +13,7 @@ use super::resolve::{flow_for_field, unknown_argument};
 use super::run::StageTracer;
 use super::scalar::{name_of, out_of_range, unknown_name};
 use super::stage::{Projection, StageInstr, default_eps};
-use super::time::Said;
+use super::time::{AtLabel, Said};
 use super::value::Names;
 use crate::codes;
 use odec_exact::Exact;
@@ -156,9 +156,11 @@ impl StageTracer<'_> {
             false => names.frame.h.clone(),
         };
         let ahead = self.exact(h.mul(&Coeff::constant(part)), e.span)?;
-        let claims = &names.frame.flow.scheme.claims;
-        let claimed = (!claims.is_empty()).then_some(e.span);
-        Some(Some(self.say(names.frame.start, ahead, claimed)))
+        let label = AtLabel {
+            place: e.span,
+            claims: !names.frame.flow.scheme.claims.is_empty(),
+        };
+        Some(Some(self.say(names.frame.start, ahead, Some(label))))
     }
 
     /// `F(x)`, at a time that is known.

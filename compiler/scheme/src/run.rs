@@ -66,6 +66,8 @@ pub struct Run {
     pub varies: bool,
     /// Whether it reads values of earlier steps that there are none of yet.
     pub short: bool,
+    /// Whether fields are evaluated at times that `at:` says and that are not known to be those of their arguments.
+    pub times_differ: bool,
     pub work: u64,
 }
 
@@ -137,6 +139,7 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
         program,
         varies: m.varies,
         short: m.short,
+        times_differ: m.clocks.differ,
         work: m.work,
     })
 }

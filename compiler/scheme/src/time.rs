@@ -27,8 +27,18 @@ const T: &str = "t";
 pub(super) struct Clocks {
     /// Of each field, of each value.
     of: Vec<Vec<Option<Clock>>>,
-    /// What says the time of evaluations: that of a value, and how much later; and where a text says so whose scheme claims an order.
-    said: Option<(ValueId, Coeff, Option<Span>)>,
+    /// What says the time of evaluations: that of a value, and how much later; and `at:`, where that says so.
+    said: Option<(ValueId, Coeff, Option<AtLabel>)>,
+    /// Whether `at:` gave an evaluation another time than that of its argument, or one that cannot be compared with it.
+    pub differ: bool,
+}
+
+/// `at: 1/2`.
+#[derive(Clone, Copy)]
+pub(super) struct AtLabel {
+    pub place: Span,
+    /// Whether its scheme claims an order.
+    pub claims: bool,
 }
 
 /// Whether a time was not said before.
@@ -91,14 +101,20 @@ fn not_of_row_sum(place: Span) -> Diagnostic {
         .label("this time is not the row sum of the argument, and a field here depends on time")
 }
 
+fn not_compared(place: Span) -> Diagnostic {
+    let message = "the order that this scheme claims is proved only for fields that do not depend on time, and a field here does";
+    Diagnostic::warning(codes::UNPROVED_CLAIM, place, message)
+        .label("the time of the argument is not known, so that this one cannot be compared with it")
+}
+
 impl StageTracer<'_> {
     /// Has evaluations take place at the time of a value, or that much later, until [`Self::unsay`] is given what comes back; unless
-    /// what is around them says when. `claimed`: a place where a claim may then not be about this time.
+    /// what is around them says when. `label`: what says so in a step program.
     #[inline(never)]
-    pub(super) fn say(&mut self, of: ValueId, ahead: Coeff, claimed: Option<Span>) -> Said {
+    pub(super) fn say(&mut self, of: ValueId, ahead: Coeff, label: Option<AtLabel>) -> Said {
         let first = self.clocks.said.is_none();
         if first {
-            self.clocks.said = Some((of, ahead, claimed));
+            self.clocks.said = Some((of, ahead, label));
         }
         Said { first }
     }
@@ -118,13 +134,19 @@ impl StageTracer<'_> {
         span: Span,
     ) -> Option<Option<Coeff>> {
         let said = self.clocks.said.clone();
-        let (of, later, claimed) = said.unwrap_or((at, Coeff::zero(), None));
-        if let Some(place) = claimed {
-            let own = self.clock(field, at, span)?.map(|c| c.ahead);
+        let (of, later, label) = said.unwrap_or((at, Coeff::zero(), None));
+        if let Some(AtLabel { place, claims }) = label {
+            let own = self.clock(field, at, span)?;
+            let own = own.filter(|c| c.state.is_one()).map(|c| c.ahead);
             let begin = self.clock(field, of, span)?;
             let then = begin.and_then(|c| c.ahead.add(&later).ok());
-            if own.is_some() && own != then {
-                self.warn(not_of_row_sum(place));
+            let differs = own.is_none() || own != then;
+            self.clocks.differ |= differs;
+            if differs && claims {
+                self.warn(match own {
+                    None => not_compared(place),
+                    Some(_) => not_of_row_sum(place),
+                });
             }
         }
         let Some(clock) = self.clock(field, of, span)?.filter(|c| c.state.is_one()) else {

@@ -1,6 +1,7 @@
 //! The time of evaluations, and weights that depend on it: what a step knows of it, what parameters there are, and what is refused.
 
 use crate::common::{compile_text, model};
+use odec_compiler::analysis::claims::WITHOUT_TIME;
 use odec_compiler::scheme::{Coeff, StageInstr};
 use odec_graph::Exact;
 use std::collections::BTreeSet;
@@ -117,6 +118,40 @@ fn a_claim_is_about_fields_without_time_or_about_the_times_of_row_sums() {
     assert!(said("", late).is_empty());
     assert_eq!(said(WEIGHTS, late), unproved);
     assert!(said(WEIGHTS, "return x + h*F(x, at: 0)").is_empty());
+}
+
+/// Of a value of an earlier step no time is known, so that one beside it cannot be compared with it.
+#[test]
+fn a_claim_beside_a_time_that_cannot_be_compared_is_one_about_fields_without_time() {
+    let multistep = |last: &str| {
+        format!(
+            "scheme own(F) {{ order 3  step x {{ f = F(x)  p = x + h/12*(23*f - 16*f[-1] + 5*f[-2])
+             return x + h/12*(5*F(p{last}) + 8*f - f[-1]) }}  start by kutta3 }}"
+        )
+    };
+    let one_step = |at: &str| {
+        format!("scheme own(F) {{ order 2  step x {{ return x + h*F(x + h/2*F(x), at: {at}) }} }}")
+    };
+    let cases = [
+        (multistep(", at: 0"), true),
+        (multistep(""), false),
+        (one_step("0"), true),
+        (one_step("1/2"), false),
+    ];
+    for (scheme, differs) in cases {
+        let alone = compile_text(&scheme);
+        let claims = &alone.checked().claims;
+        let own = claims
+            .iter()
+            .find(|c| c.scheme == "own")
+            .expect("its claim");
+        let note = if differs { WITHOUT_TIME } else { "" };
+        assert_eq!(own.note, note, "{scheme}");
+    }
+    let text = with("own(both)", 5, WEIGHTS, &multistep(", at: 0"));
+    let outcome = compile_text(&text).on_its_flow();
+    let codes: Vec<_> = outcome.messages.iter().map(|d| d.code).collect();
+    assert_eq!(codes, ["unproved-claim"], "{}", outcome.rendered());
 }
 
 #[test]

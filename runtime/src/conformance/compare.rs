@@ -8,6 +8,7 @@ use crate::artifact::{Artifact, ArtifactError, DeviceChoice};
 use crate::data::dataset::Numbers;
 use crate::device::Device;
 use crate::device::reals::Reals;
+use crate::executor::step_count::drawn;
 use crate::executor::{Executor, RunError, State};
 use crate::infer::reader::{Reader, Texts};
 use odec_program::gpu::tensor::{self, few, warpgroup};
@@ -265,13 +266,16 @@ fn entry(
     step: u64,
 ) -> Result<Option<Vec<f64>>, RunError> {
     let model = x.manifest().model.clone();
+    let drawn = drawn(&x.manifest().depths, 7, step);
     let Some(e) = x.manifest().program.entries.get(&name) else {
         return Ok(None);
     };
     let inputs: Vec<(String, Numbers)> = (e.inputs.iter().zip(step..))
         .map(|(io, seed)| {
             let count = io.shape.iter().map(|d| d.at(at)).product();
+            let steps = drawn.iter().find(|(name, _)| *name == io.name);
             let values = match io.name.as_str() {
+                _ if let Some((_, n)) = steps => Numbers::I32(vec![*n]),
                 noise::KEY => Numbers::I32(vec![step as i32]),
                 names::TOKENS => Numbers::I32(tokens(model.kinds(names::TOKENS), count, step)),
                 _ if io.dtype == DType::I32 => {

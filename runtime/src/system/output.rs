@@ -17,6 +17,12 @@ pub enum OutputError {
     OfRun { path: String, run: String },
     #[error("{path} is in the artifact {artifact}, which holds nothing else; name another file")]
     OfArtifact { path: String, artifact: String },
+    #[error(
+        "{path} is a source file, which nothing but text of the language replaces; name another file"
+    )]
+    Source { path: String },
+    #[error("{path} is read by this command; name another file")]
+    Read { path: String },
     #[error("cannot write {path}: {source}")]
     Write { path: String, source: io::Error },
 }
@@ -54,6 +60,26 @@ pub fn check(path: &Path) -> Result<(), OutputError> {
     Ok(())
 }
 
+/// The same, of a file that is no text of the language: a source is not replaced by it, and nothing that the command reads.
+///
+/// # Errors
+/// As [`check`], and when a `.ode` file or one of `read` has this name.
+pub fn check_apart(path: &Path, read: &[&Path]) -> Result<(), OutputError> {
+    if path.is_file()
+        && let Ok(real) = path.canonicalize()
+    {
+        let path = path.shown();
+        if real.extension().is_some_and(|e| e == "ode") {
+            return Err(OutputError::Source { path });
+        }
+        let same = |p: &&Path| File::open(p).is_ok_and(|file| files::is_same(&real, &file));
+        if read.iter().any(same) {
+            return Err(OutputError::Read { path });
+        }
+    }
+    check(path)
+}
+
 /// The same, of a file made from a run: it is none of that run's files by another name.
 ///
 /// # Errors
@@ -67,7 +93,7 @@ pub fn check_beside(path: &Path, run: &Path) -> Result<(), OutputError> {
             run: run.shown(),
         });
     }
-    check(path)
+    check_apart(path, &[])
 }
 
 /// Writes a file through `fill`; on failure the old one stays.
@@ -155,6 +181,27 @@ mod tests {
         write_text(Path::new("/dev/null"), "x").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         assert!(check(dir.path()).is_err() && check(&at("no/such/folder")).is_err());
+    }
+
+    #[test]
+    fn sources_and_what_a_command_reads_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let read = [at("text"), at("other")];
+        let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
+        for name in ["text", "other", "a.ode", "more"] {
+            fs::write(at(name), "1").unwrap();
+        }
+        symlink("text", at("link")).unwrap();
+        for name in ["text", "other", "link"] {
+            let refused = check_apart(&at(name), &read);
+            assert!(matches!(refused, Err(OutputError::Read { .. })), "{name}");
+        }
+        let refused = check_apart(&at("a.ode"), &[]);
+        assert!(matches!(refused, Err(OutputError::Source { .. })));
+        for name in ["more", "b.ode", "new"] {
+            check_apart(&at(name), &read).unwrap();
+        }
     }
 
     #[test]

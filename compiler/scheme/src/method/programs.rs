@@ -44,6 +44,8 @@ pub struct Late {
     pub next: Option<StageProgram>,
     /// What to say where the difference matters.
     pub grows: Unsupported,
+    /// Whether `at:` says times that are not known to be those of the arguments; looked at where fields depend on time.
+    pub times_differ: bool,
 }
 
 /// One step of a flow by itself, or its start.
@@ -124,6 +126,12 @@ pub fn late_computed(flow: &Flow, per_use: &PerUse, timed: bool) -> Result<Late,
     late_as(flow, how, per_use)
 }
 
+/// Whether evaluations are at times that `at:` says and that are not known to be those of their arguments: what is proved of the order then holds
+/// for fields that do not depend on time.
+pub fn times_differ(flow: &Flow) -> bool {
+    late_computed(flow, &SHARED, true).is_ok_and(|late| late.times_differ)
+}
+
 /// How a late step is run.
 struct How {
     inner: Steps,
@@ -174,6 +182,7 @@ fn late_as(flow: &Flow, how: How, per_use: &PerUse) -> Result<Late, Unsupported>
             span: flow.scheme.name.span,
             why: "no two of its steps are alike, because its history grows".into(),
         },
+        times_differ: here.times_differ,
     })
 }
 
