@@ -55,8 +55,10 @@ pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
     let mut all: Vec<Claim> = all
         .filter_map(|c| {
             let (status, note) = claim(i, c, sink)?;
-            let proved = matches!(status, ClaimStatus::Proved);
-            let timeless = (proved && *differ.get_or_insert_with(|| times_differ(&flow())))
+            // Step programs alone have `at:`.
+            let may =
+                matches!(status, ClaimStatus::Proved) && matches!(i.scheme.body, Body::Step(_));
+            let timeless = (may && *differ.get_or_insert_with(|| times_differ(&flow())))
                 .then(|| WITHOUT_TIME.to_string());
             let notes = timeless
                 .into_iter()

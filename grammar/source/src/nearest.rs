@@ -8,8 +8,8 @@ pub const MOST: usize = 1000;
 /// Words longer than this are compared by their beginnings.
 const LONGEST: usize = 64;
 
-/// The candidate at the smallest edit distance from `word`, if that is small for the word's length: one that differs in case alone is the nearest.
-/// The first of equals.
+/// The candidate at the smallest edit distance from `word`, if that is small for the word's length: one that differs in case alone is the nearest,
+/// and its last word (`num_heads`) is as near as two edits. The first of equals.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let limit = match word.chars().count() {
         0..=1 => 0,
@@ -19,13 +19,18 @@ pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     };
     let lower = word.to_ascii_lowercase();
     let letters = word.chars().count();
+    let is_last = |known: &str| {
+        word.strip_suffix(known)
+            .is_some_and(|before| before.len() > 1 && before.ends_with('_'))
+    };
     // Each letter too many or too few is an edit.
-    let near = candidates
-        .into_iter()
-        .filter(|known| *known != word && known.chars().count().abs_diff(letters) <= limit);
-    let ranked = near
-        .take(MOST)
-        .map(|known| (distance(&lower, &known.to_ascii_lowercase()), known));
+    let near = candidates.into_iter().filter(|known| {
+        *known != word && (is_last(known) || known.chars().count().abs_diff(letters) <= limit)
+    });
+    let ranked = near.take(MOST).map(|known| match is_last(known) {
+        true => (2, known),
+        false => (distance(&lower, &known.to_ascii_lowercase()), known),
+    });
     ranked
         .filter(|&(d, known)| d <= limit && d < known.chars().count())
         .min_by_key(|&(d, _)| d)
@@ -90,6 +95,9 @@ mod tests {
             nearest("RMSNorm", ["layernorm", "rmsnorm"]),
             Some("rmsnorm")
         );
+        let heads = ["kv_heads", "heads"];
+        assert_eq!(nearest("num_heads", heads), Some("heads"));
+        assert_eq!(nearest("kw_heads", heads), Some("kv_heads"));
         assert_eq!(distance("kitten", "sitting"), 3);
     }
 
