@@ -7,9 +7,13 @@ use crate::ops::support::{fail, reals};
 use crate::ops::{Concat, Mul, ShiftTokens, SumRows};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
+use crate::value::Value;
 use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::expr::{Access, ColMap};
+
+/// How many taps a launch of the backward pass sums products for: every column of its result looks at the rows of all these taps, of which it needs one.
+const AT_ONCE: usize = 8;
 
 /// `x[B, S, C]`, `taps[K · C] → [B, S, C]`: `y[i] = Σₖ tapsₖ · x[i − byₖ]`, added in order, zeros where a text has no such
 /// row; tapsₖ are columns k·C to (k + 1)·C.
@@ -65,20 +69,27 @@ impl Op for Depthwise {
         let (x, taps, d) = (cx.ins[0], cx.ins[1], cx.d());
         let by = reversed(&self.by);
         let d_x = cx.b.push1(Depthwise { by }, &[d, taps]).expect("a state");
-        let by = self.by.clone();
-        let rows = cx.b.push1(ShiftTokens { by }, &[x]).expect("a state");
-        let repeated = vec![d; self.by.len()];
-        let repeated = cx.b.push1(Concat, &repeated).expect("the same rows");
-        let products = cx.b.push1(Mul, &[repeated, rows]).expect("one type");
-        let d_taps = cx.b.push1(SumRows, &[products]).expect("rows");
-        let d_taps = match cx.b.ty(d_taps).rank() {
-            // The sum of a single column is a number.
-            0 => {
-                let to = cx.in_type(1);
-                cx.b.push1(crate::ops::Broadcast { to }, &[d_taps])
-                    .expect("a number")
-            }
-            _ => d_taps,
+        let mut sums: Vec<Value> = Vec::new();
+        for by in self.by.chunks(AT_ONCE) {
+            let repeated = vec![d; by.len()];
+            let by = by.to_vec();
+            let rows = cx.b.push1(ShiftTokens { by }, &[x]).expect("a state");
+            let repeated = cx.b.push1(Concat, &repeated).expect("the same rows");
+            let products = cx.b.push1(Mul, &[repeated, rows]).expect("one type");
+            let sum = cx.b.push1(SumRows, &[products]).expect("rows");
+            sums.push(match cx.b.ty(sum).rank() {
+                // The sum of a single column is a number.
+                0 => {
+                    let to = cx.in_type(1).with_cols(1);
+                    let of_one = crate::ops::Broadcast { to };
+                    cx.b.push1(of_one, &[sum]).expect("a number")
+                }
+                _ => sum,
+            });
+        }
+        let d_taps = match sums[..] {
+            [sum] => sum,
+            _ => cx.b.push1(Concat, &sums).expect("columns"),
         };
         Vjp::Rule(vec![Some(d_x), Some(d_taps)])
     }
@@ -124,6 +135,8 @@ impl Op for Depthwise {
             sample("centred", &[1, 0, -1], 20),
             sample("dilated", &[4, 2, 0, -2], 3),
             sample("one tap", &[0], 4),
+            sample("many taps", &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0], 5),
+            sample("many taps of one column", &[8, 7, 6, 5, 4, 3, 2, 1, 0], 1),
             sample("one column", &[1, 0], 1),
             sample("one tap of one column", &[1], 1),
         ]
