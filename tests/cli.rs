@@ -420,7 +420,7 @@ fn compare_runs_every_entry_beside_the_reference_device() {
     let said = place.good(&["compare", "tiny.ode", "--steps", "1"]);
     assert!(!said.contains("differ"), "{said}");
     // Numbers of steps are drawn, up to the largest.
-    let drawn = "random(log_normal_poisson(mean: 1), max: 2) steps { weights shared";
+    let drawn = "random(log_normal_poisson(mean: 1), max: 2) steps { weights shared }";
     let steps = "2 steps { h = 1;  weights per step }";
     place.write("drawn.ode", &TINY.replace(steps, drawn));
     let said = place.good(&["compare", "drawn.ode", "--steps", "1"]);

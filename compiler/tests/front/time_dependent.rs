@@ -130,7 +130,9 @@ fn a_claim_beside_a_time_that_cannot_be_compared_is_one_about_fields_without_tim
         )
     };
     let one_step = |at: &str| {
-        format!("scheme own(F) {{ order 2  step x {{ return x + h*F(x + h/2*F(x), at: {at}) }} }}")
+        format!(
+            "scheme own(F) {{ order 2  step x {{ k = F(x)  return x + h*F(x + h/2*k, at: {at}) }} }}"
+        )
     };
     let cases = [
         (multistep(", at: 0"), true),
