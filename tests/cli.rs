@@ -423,8 +423,8 @@ fn compare_runs_every_entry_beside_the_reference_device() {
     let drawn = "random(log_normal_poisson(mean: 1), max: 2) steps { weights shared }";
     let steps = "2 steps { h = 1;  weights per step }";
     place.write("drawn.ode", &TINY.replace(steps, drawn));
-    let said = place.good(&["compare", "drawn.ode", "--steps", "1"]);
-    assert!(!said.contains("differ"), "{said}");
+    let of_drawn = place.good(&["compare", "drawn.ode", "--steps", "1"]);
+    assert!(!of_drawn.contains("differ"), "{of_drawn}");
     for what in [
         "logits of",
         "gradient 1 of embed.token.weight",
