@@ -184,6 +184,66 @@ fn outputs_go_over_no_file_of_a_run_or_an_artifact() {
 }
 
 #[test]
+fn outputs_go_over_no_source_and_nothing_that_is_read() {
+    let place = Place::new();
+    let source = ["is a source file"];
+    refused(&place, &["methods", "rk4", "--svg", "tiny.ode"], &source);
+    refused(
+        &place,
+        &[
+            "tokenize",
+            "corpus.txt",
+            "--tokenizer",
+            "bytes",
+            "-o",
+            "tiny.ode",
+        ],
+        &source,
+    );
+    let read = ["is read by this command"];
+    refused(
+        &place,
+        &[
+            "tokenize",
+            "corpus.txt",
+            "--tokenizer",
+            "bytes",
+            "-o",
+            "corpus.txt",
+        ],
+        &read,
+    );
+    place.write("in.st", "numbers");
+    refused(
+        &place,
+        &[
+            "exec",
+            "tiny.ode",
+            "--entry",
+            "grad",
+            "--inputs",
+            "in.st",
+            "--outputs",
+            "in.st",
+        ],
+        &read,
+    );
+    assert_eq!(place.read("in.st"), "numbers");
+    assert_eq!(place.read("tiny.ode"), TINY);
+    assert!(!place.read("corpus.txt").contains('\0'));
+}
+
+#[test]
+fn what_a_run_is_made_of_is_not_set_when_it_goes_on() {
+    let place = Place::new();
+    for set in [["--set", "train.lr=1"], ["--map", "names.json"]] {
+        let (code, said) = place.bad(&["train", "--resume", "run", set[0], set[1]]);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("cannot be used with"), "{said}");
+    }
+}
+
+#[test]
 fn a_run_is_resumed_on_its_own_text_only() {
     let place = Place::new();
     place.good(&["train", "tiny.ode", "--out", "run", "--steps", "2"]);

@@ -12,7 +12,7 @@ use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::expr::{Access, ColMap};
 
-/// How many taps a launch of the backward pass sums products for: every column of its result looks at the rows of all these taps, of which it needs one.
+/// Taps whose gradients one launch sums. Each column of its result reads the rows of all of them and needs one, so its work grows with their square.
 const AT_ONCE: usize = 8;
 
 /// `x[B, S, C]`, `taps[K · C] → [B, S, C]`: `y[i] = Σₖ tapsₖ · x[i − byₖ]`, added in order, zeros where a text has no such
