@@ -2,7 +2,7 @@
 
 use super::args::{EPS, bounded};
 use super::coeff::Coeff;
-use super::combination::Combination;
+use super::combination::{Combination, ValueId};
 use super::define::SchemeDef;
 use super::exponential::without_state;
 use super::factor::Item;
@@ -125,11 +125,13 @@ impl StageTracer<'_> {
         span: Span,
         names: &mut Names,
     ) -> Option<Item> {
+        // First what the field is evaluated at: `at:` says nothing about the evaluations in there.
+        let states = self.states_of(name, call, span, names)?;
         let outer = match call.args.iter().any(|a| a.label.is_some()) {
             true => self.said_at(name, call, names)?,
             false => None,
         };
-        let found = self.evaluated_at(field, name, call, span, names);
+        let found = self.evaluated_at(field, name, states, span);
         outer.into_iter().for_each(|said| self.unsay(said));
         found
     }
@@ -163,16 +165,15 @@ impl StageTracer<'_> {
         Some(Some(self.say(names.frame.start, ahead, Some(label))))
     }
 
-    /// `F(x)`, at a time that is known.
+    /// The states that a field is evaluated at.
     #[inline(always)]
-    fn evaluated_at(
+    fn states_of(
         &mut self,
-        field: &Rc<Field>,
         name: &str,
         call: &Call,
         span: Span,
         names: &mut Names,
-    ) -> Option<Item> {
+    ) -> Option<Vec<ValueId>> {
         let states = call.args.iter().filter(|a| a.label.is_none());
         let states: Vec<&Arg> = states.collect();
         if states.is_empty() {
@@ -193,6 +194,18 @@ impl StageTracer<'_> {
             }
             at.push(v);
         }
+        Some(at)
+    }
+
+    /// `F(x)`, at a time that is known.
+    #[inline(never)]
+    fn evaluated_at(
+        &mut self,
+        field: &Rc<Field>,
+        name: &str,
+        at: Vec<ValueId>,
+        span: Span,
+    ) -> Option<Item> {
         if let [at] = at[..] {
             let at = Combination::value(at);
             return self.field_at(field, at, span).map(Item::Vector);

@@ -34,12 +34,14 @@ fn nodes(flow: &str, definitions: &str) -> Vec<String> {
     program.instrs.iter().filter_map(node).collect()
 }
 
+/// The times of both fields.
+fn both(nodes: &[&str]) -> Vec<String> {
+    let of = |c: &&str| ["att", "ffn"].map(|f| format!("{f} {c}"));
+    nodes.iter().flat_map(of).collect()
+}
+
 #[test]
 fn fields_are_evaluated_at_the_row_sums_of_the_equivalent_tableau() {
-    let both = |nodes: &[&str]| -> Vec<String> {
-        let of = |c: &&str| ["att", "ffn"].map(|f| format!("{f} {c}"));
-        nodes.iter().flat_map(of).collect()
-    };
     assert_eq!(nodes("rk4(both)", ""), both(&["0", "1/2", "1/2", "1"]));
     assert_eq!(nodes("kutta3(both)", ""), both(&["0", "1/2", "1"]));
     // Iterates of an implicit method start at the state: their first rows are empty.
@@ -72,6 +74,12 @@ fn multistep_methods_know_the_end_of_the_step() {
         found.iter().all(|n| n == "att 1" || n == "ffn 1"),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_said_time_is_that_of_its_own_evaluation() {
+    let nested = "scheme own(F) { order 2  step x { return x + h*F(x + h/2*F(x), at: 1/2) } }";
+    assert_eq!(nodes("own(both)", nested), both(&["0", "1/2"]));
 }
 
 /// Paths of parameters, without those outside of the evolve.
