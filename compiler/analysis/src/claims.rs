@@ -10,7 +10,7 @@ use super::learned::of_any_functions;
 use super::opaque_field::{Settings, alone};
 use super::pair::pair;
 use super::rates::without_h;
-use super::start::{Limited, limited, started, with_start};
+use super::start::{Limited, is_started, limited, started, with_start};
 use super::{blame, declared_tableau, fix_suggestion};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
@@ -178,7 +178,7 @@ fn claim(
         }
         Ok(first) => first,
     };
-    if let Some(first) = first.as_ref().filter(|_| i.start_by.is_none()) {
+    if let Some(first) = first.as_ref().filter(|_| !is_started(&flow)) {
         return too_short(i, c, &flow, (order, first), sink);
     }
     if within.is_some() {

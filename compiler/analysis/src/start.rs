@@ -10,7 +10,7 @@ use super::general::{General, general, of_program};
 use super::opaque_field::{alone, settings};
 use super::pair::pair;
 use super::pair_start;
-use crate::scheme::define::Body;
+use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::expansion::{MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
 use crate::scheme::method::{Unsupported, first_programs, first_steps, located, short_steps};
@@ -19,10 +19,12 @@ use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;
 use odec_exact::Exact;
 use odec_grammar::Span;
+use odec_grammar::ast::{Expr, ExprKind, Stmt};
 use odec_grammar::diag::Diagnostic;
 use odec_numerics::Trees;
 use odec_numerics::draw;
 use odec_numerics::glm::first::{Missed, Why, missed};
+use std::rc::Rc;
 
 /// What `start by` does.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,14 +35,23 @@ pub struct Started {
     pub steps: usize,
 }
 
-/// The start of a scheme, on a flow of it; `None`: it has none, or nothing is known of its order.
+/// The start of a scheme, on a flow of it; `None`: it has none, no step is left to it, or nothing is known of its order.
 pub fn started(i: &Instance, flow: &Flow) -> Option<Started> {
     let method = i.start_by.as_ref()?;
+    let steps = short_steps(flow);
+    if steps == 0 {
+        return None;
+    }
     Some(Started {
         by: method.scheme.name.name.clone(),
         order: order_of(method).ok()?,
-        steps: short_steps(flow),
+        steps,
     })
+}
+
+/// Whether another scheme takes first steps of a flow.
+pub fn is_started(flow: &Flow) -> bool {
+    flow.start_by.is_some() && short_steps(flow) > 0
 }
 
 impl Started {
@@ -171,14 +182,49 @@ pub fn how_to_start(flow: &Flow, order: usize) -> String {
     if let Ok(own) = pair(flow) {
         return pair_start::how_to_start(&own);
     }
-    let entries = "set the values before the first step: `start { … }`";
+    let entries = match flow.scheme.start {
+        None => "set the values before the first step: `start { … }`",
+        Some(_) => "give them better values before the first step, in `start { … }`",
+    };
     let enough = STARTERS.iter().find(|(p, _)| p + 1 >= order);
-    match (flow.scheme.fields.len(), enough) {
-        (1, Some((_, name))) => {
+    match enough {
+        Some((_, name)) if can_be_started(flow) => {
             format!("take the first steps with another scheme: `start by {name}`")
         }
         _ => entries.to_string(),
     }
+}
+
+/// Whether `start by` would have steps to take, and would leave a value for each name that later steps read.
+fn can_be_started(flow: &Flow) -> bool {
+    if flow.scheme.fields.len() != 1 || flow.scheme.list.is_some() {
+        return false;
+    }
+    let Body::Step(step) = &flow.scheme.body else {
+        return true;
+    };
+    // Any scheme will do: which steps it takes does not depend on it.
+    let mut idle = step.clone();
+    idle.body = vec![Stmt::Return {
+        value: Expr {
+            kind: ExprKind::Name(step.state.name.clone()),
+            span: step.span,
+        },
+        embedded: None,
+        span: step.span,
+    }];
+    let mut scheme = SchemeDef::new(flow.scheme.name.clone(), Body::Step(idle));
+    scheme.fields = flow.scheme.fields.clone();
+    let by = Method {
+        scheme: Rc::new(scheme),
+        settings: Vec::new(),
+        span: flow.span,
+    };
+    let started = Flow {
+        start_by: Some(Rc::new(by)),
+        ..flow.clone()
+    };
+    is_started(&started)
 }
 
 /// Where a scheme reads values from before its first step.
@@ -196,12 +242,16 @@ pub fn with_start(d: Diagnostic, flow: &Flow, limited: &Limited, order: usize) -
         limited.sentence(),
         how_to_start(flow, order)
     );
-    match read_before(flow).filter(|_| flow.start_by.is_none()) {
-        Some((name, span)) => d.also(
+    let d = match (read_before(flow), &flow.scheme.start_by) {
+        (_, Some(by)) => d.also(
+            by.span,
+            "this takes no step: every value that is read has an entry before the first one",
+        ),
+        (Some((name, span)), None) => d.also(
             span,
             format!("`{name}` has no value before the first step and counts as 0"),
         ),
-        None => d,
-    }
-    .help(exactly)
+        (None, None) => d,
+    };
+    d.help(exactly)
 }

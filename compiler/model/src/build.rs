@@ -133,8 +133,10 @@ pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     Ok(b.finish())
 }
 
-/// `tokens, targets → loss` and `grad.<path>` of every parameter that is trained, in the order of `params`.
-pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
+/// `tokens, targets → loss` and `grad.<path>` of every parameter that is trained, in the order of `params`; and the paths of those that the
+/// loss does not depend on, or only through what stops the gradient.
+pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<(Graph, Vec<String>), BuildError> {
+    let mut untrained = Vec::new();
     let mut b = Builder::new();
     let (loss, model) = loss_in(spec, params, true, &mut b)?;
     let trained = params.iter().filter(|p| spec.tune.trains(&p.path));
@@ -148,24 +150,25 @@ pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     outputs(&mut b, model.decided);
     let mut grads = wrt.iter().zip(grads);
     for p in trained {
-        let g = match model.params.get(&p.path) {
+        let (value, g) = match model.params.get(&p.path) {
             Some(_) => {
                 let (value, g) = grads
                     .next()
                     .ok_or_else(|| BuildError::Missing(p.path.clone()))?;
-                match g {
-                    Some(g) => g,
-                    None => zeros(&mut b, *value)?,
-                }
+                (*value, g)
             }
+            None => (b.push1(p.clone(), &[])?, None),
+        };
+        let g = match g {
+            Some(g) => g,
             None => {
-                let value = b.push1(p.clone(), &[])?;
+                untrained.push(p.path.clone());
                 zeros(&mut b, value)?
             }
         };
         b.output(ResultId::Gradient(&p.path).to_string(), g);
     }
-    Ok(b.finish())
+    Ok((b.finish(), untrained))
 }
 
 fn outputs(b: &mut Builder, named: Vec<(String, Value)>) {

@@ -7,7 +7,9 @@ use super::layers::network::Network;
 use super::passed::{self, Passed};
 use super::step_count::StepCount;
 use super::train::Named;
-use super::{constrain, groups, layers, lora, parametrization, params, spec, train, unread};
+use super::{
+    constrain, groups, layers, lora, parametrization, params, spec, train, unread, untrained,
+};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::opaque_field::{self, Settings};
@@ -303,7 +305,13 @@ pub fn compile(
     let evolved = evolves.flat_map(|e| e.evolved()).collect();
     let built = match (&spec, table) {
         (Some(spec), Some(params)) => {
-            let made = assemble(spec, params, settings.flatten(), claims.list.clone());
+            let made = assemble(
+                spec,
+                params,
+                settings.flatten(),
+                claims.list.clone(),
+                &mut sink,
+            );
             Some(made.map_err(|e| match e {
                 BuildError::TooLarge { step, span } => {
                     sink.push(build::too_large(step, span));
@@ -359,12 +367,14 @@ fn assemble(
     params: Vec<Parameter>,
     train: Option<(manifest::Train, Named)>,
     claims: Vec<manifest::Claim>,
+    sink: &mut Vec<Diagnostic>,
 ) -> Result<Built, BuildError> {
     let (forward, passed) = build::forward(spec, &params)?;
     let decode = build::decode(spec, &params)?;
     let several = build::several(spec, &params, decode.as_ref())?;
     let loss = build::loss(spec, &params)?;
-    let grad = build::grad(spec, &params)?;
+    let (grad, no_gradient) = build::grad(spec, &params)?;
+    untrained::check(spec, &no_gradient, sink);
     let (train, named) = train.unzip();
     let halves = train
         .as_ref()

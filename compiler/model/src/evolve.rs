@@ -40,6 +40,8 @@ pub struct EvolveSpec {
     pub depth: StepCount,
     /// How many of the last steps the gradient goes through; all by default.
     pub last: Option<u64>,
+    /// Where that is said.
+    pub gradient_at: Option<Span>,
     /// One flow for all steps, or one for each, as they are written.
     pub flows: Vec<(Rc<Flow>, String)>,
     pub unrolled: Unrolled,
@@ -113,6 +115,10 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     let extent = extent(&e.extent, r);
     let h = extent.as_ref().and_then(|x| step_sizes(e, x, r.sink));
     let last = extent.as_ref().and_then(|x| gradient(e, &x.1, r.sink));
+    let gradient_at = e.options.iter().find_map(|o| match o {
+        EvolveOption::Gradient { span, .. } => Some(*span),
+        _ => None,
+    });
     let policies = policies(e, r.sink);
     let reports = extent.as_ref().and_then(|x| reports::read(e, &x.1, r));
     let (flows, (steps, depth)) = (flows?, extent?);
@@ -181,6 +187,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     let mut spec = EvolveSpec {
         depth,
         last,
+        gradient_at,
         label: e.label.as_ref().map_or(String::new(), |l| l.name.clone()),
         steps,
         layers: Vec::new(),

@@ -82,6 +82,7 @@ mod terms;
 mod time_dependent;
 mod train;
 mod unread;
+mod untrained;
 mod widths;
 
 use crate::scheme::args;

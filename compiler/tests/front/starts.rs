@@ -8,6 +8,7 @@ use odec_program::manifest::ClaimStatus;
 
 const LEAP: &str = "scheme mine(F) {\n  order 2\n  step x { return x[-1] + 2*h*F(x) }\n}\n";
 const ADAMS: &str = "scheme mine(F) {\n  order 2\n  step x {\n    f = F(x)\n    return x + h*(3/2*f - 1/2*f[-1])\n  }\n}\n";
+const SUMMED: &str = "scheme mine(F) {\n  order 2\n  step x {\n    f = F(x)\n    w = w[-1] + f - f[-1]\n    return x + h*(3/2*f - 1/2*f[-1] + 0*w)\n  }\n}\n";
 
 fn with(text: &str, start: &str) -> String {
     let end = text.rfind('}').expect("a scheme");
@@ -27,7 +28,16 @@ fn computed(text: &str) -> Found {
 /// What is read before the first step is 0, and a claim that needs more is false.
 #[test]
 fn claims_without_a_start_are_false() {
-    for (name, text) in [("leap", LEAP), ("adams", ADAMS)] {
+    let entry = with(ADAMS, "start { f = 0*F(x) }");
+    let idle = with(&entry, "start by heun");
+    for (name, text) in [
+        ("leap", LEAP),
+        ("adams", ADAMS),
+        ("entry", &entry),
+        ("idle", &idle),
+        // No first value of `w` reads no history, so that nothing else could take the first steps.
+        ("summed", SUMMED),
+    ] {
         let outcome = compile_text(text);
         assert!(outcome.checked.is_none(), "{name} is refused");
         insta::assert_snapshot!(format!("start_false_{name}"), outcome.rendered());

@@ -139,6 +139,8 @@ codes! {
     NO_ADJOINT = "no-adjoint", "Write the adjoint's step yourself, or take the adjoint of a method whose states are the old one plus multiples of `h*F(y)`.";
     /// A loss term, constraint or way of tuning that has no effect on this model.
     NO_EFFECT = "no-effect", "Remove it, or change the model so that it applies.";
+    /// Parameters that no gradient reaches, so that training leaves them as they begin (warning).
+    NO_GRADIENT = "no-gradient", "Share weights between steps, or let the gradient pass through more of them.";
     /// An earlier value of a name that is not kept from step to step.
     NO_HISTORY = "no-history", "Read an earlier value (`k[-1]`) or set the name in each step; a sum over a fixed range is `sum j in 0..n { … }`.";
     /// A number that must be known when the model is compiled and is not.
