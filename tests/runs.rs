@@ -481,6 +481,25 @@ fn a_run_that_diverges_names_step_tensor_and_checkpoint() {
     place.good(&["eval", "run", "--windows", "2"]);
 }
 
+/// A launch is called after its last operation: the message names functions that are fused into it, too. Before the first step no learning rate is
+/// at fault.
+#[test]
+fn a_function_without_a_value_is_named() {
+    let place = Place::new();
+    let logarithm = "rmsnorm |> linear(16) |> logarithm";
+    let text = TINY.replace("rmsnorm |> swiglu(hidden: 24)", logarithm);
+    place.write(
+        "log.ode",
+        &format!("{text}\nlayer logarithm(x: value) {{ return log(x) }}\n"),
+    );
+    let (_, said) = place.bad(&["train", "log.ode", "--out", "run"]);
+    let error = said.lines().last().expect("an error");
+    for part in ["is not finite at step 1", " log", "Look for functions"] {
+        assert!(error.contains(part), "{part}\n{said}");
+    }
+    assert!(!error.contains("learning rate"), "{said}");
+}
+
 /// A second signal ends the process at once, in the middle of a step, as if it did not listen.
 #[test]
 fn a_second_signal_ends_the_process_at_once() {

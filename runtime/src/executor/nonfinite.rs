@@ -2,7 +2,8 @@
 
 use crate::device::memory::Words;
 use crate::executor::init;
-use odec_program::kernel::OperandAccess;
+use odec_program::expr::{BinaryOp, Expr, UnaryOp};
+use odec_program::kernel::{KernelSpec, OperandAccess};
 use odec_program::manifest::{Manifest, Param};
 use odec_program::{DType, Entry, Instr, Slot, bf16};
 
@@ -30,10 +31,41 @@ pub(crate) fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> Strin
         Slot::Output(n) => format!("output `{}`", e.outputs[n as usize].name),
         Slot::Cache => "keys or values".into(),
         Slot::Arena | Slot::Consts | Slot::Prepared | Slot::Input(_) => {
-            let kind = m.program.kernels[i.kernel as usize].spec.kind();
-            format!("the result (kernel {kind})")
+            let spec = &m.program.kernels[i.kernel as usize].spec;
+            let partial = partial_functions(spec);
+            let of = if partial.is_empty() { "" } else { " of " };
+            format!(
+                "the result (kernel {}{of}{})",
+                spec.kind(),
+                partial.join(", ")
+            )
         }
     }
+}
+
+/// What a kernel computes of numbers that has no finite value everywhere. A launch is called after its last operation, and others that are fused
+/// into it may be at fault.
+fn partial_functions(spec: &KernelSpec) -> Vec<&'static str> {
+    let body = match spec {
+        KernelSpec::Rows(k) => &k.body,
+        KernelSpec::Columns(k) => &k.body,
+        KernelSpec::Contract(k) => match &k.epilogue {
+            Some(e) => &e.body,
+            None => return Vec::new(),
+        },
+        _ => return Vec::new(),
+    };
+    let name = |e: &Expr| match e {
+        Expr::Unary(UnaryOp::Log, _) => Some("log"),
+        Expr::Unary(UnaryOp::Exp, _) => Some("exp"),
+        Expr::Unary(UnaryOp::Sqrt, _) => Some("sqrt"),
+        Expr::Binary(BinaryOp::Div, ..) => Some("a quotient"),
+        _ => None,
+    };
+    let mut found: Vec<&str> = body.nodes.iter().filter_map(name).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// Whether all elements that a launch may have written are finite.

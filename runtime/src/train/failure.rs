@@ -46,7 +46,7 @@ pub enum TrainError {
     TimeLimit(f64),
     #[error(
         "the {what} is not finite at step {step}{place}; the last good checkpoint is {checkpoint} (step {saved}). \
-         A lower learning rate, a longer warm-up or a smaller step size h may help"
+         {advice}"
     )]
     NonFinite {
         what: String,
@@ -56,6 +56,7 @@ pub enum TrainError {
         checkpoint: String,
         /// The step of that checkpoint.
         saved: u64,
+        advice: &'static str,
     },
     /// The disk refuses, before there is anything to keep.
     #[error("cannot write {path}: {source}; {remedy}, then try again")]

@@ -288,6 +288,13 @@ impl Run {
             place,
             checkpoint: self.out.join(CHECKPOINT).shown(),
             saved: self.saved,
+            advice: match step {
+                // No step has changed a parameter yet.
+                1 => {
+                    "Look for functions without a value for the numbers that the model begins with, or take a smaller step size h"
+                }
+                _ => "A lower learning rate, a longer warm-up or a smaller step size h may help",
+            },
         }
     }
 }
