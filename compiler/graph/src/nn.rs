@@ -7,7 +7,7 @@ use crate::exact::Exact;
 use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{
-    Add, AddPositions, Attention, Broadcast, Builder, CarriedScan, Combine, Constant,
+    Add, AddPositions, Attention, Broadcast, Builder, CarriedScan, Combine, Concat, Constant,
     DepthwiseWindows, Exp, GatherCols, GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum,
     Mul, NormalCdf, OverWindows, Recip, RepeatTokens, Reshape, Rope, Rsqrt, Scan, Shift,
     ShiftTokens, Sigmoid, Softplus, StopGradient, SumCols, SumRows, SumTokens, Table, Transpose,
@@ -281,16 +281,46 @@ pub fn per_head(
     if heads == 1 {
         return of(b, x);
     }
-    let mut to = b.ty(x).shape.to_vec();
-    let (rows, cols) = (to.len().saturating_sub(1), b.ty(x).cols());
-    to.truncate(rows);
-    to.extend([Dim::Fixed(heads), Dim::Fixed(cols / heads)]);
-    let split = b.push1(Reshape::of(to), &[x])?;
+    let split = split_heads(b, x, heads)?;
     let made = of(b, split)?;
-    let (mut to, cols) = (b.ty(made).shape.to_vec(), b.ty(made).cols());
-    to.truncate(rows);
+    join_heads(b, made, heads)
+}
+
+/// `[.., C]` as `[.., heads, C/heads]`.
+fn split_heads(b: &mut Builder, x: Value, heads: u64) -> TypeResult {
+    let cols = b.ty(x).cols();
+    let mut to = b.ty(x).shape.to_vec();
+    to.pop();
+    to.extend([Dim::Fixed(heads), Dim::Fixed(cols / heads)]);
+    b.push1(Reshape::of(to), &[x])
+}
+
+/// `[.., heads, C]` as `[.., heads·C]`.
+fn join_heads(b: &mut Builder, x: Value, heads: u64) -> TypeResult {
+    let cols = b.ty(x).cols();
+    let mut to = b.ty(x).shape.to_vec();
+    to.truncate(to.len().saturating_sub(2));
     to.push(Dim::Fixed(heads * cols));
-    b.push1(Reshape::of(to), &[made])
+    b.push1(Reshape::of(to), &[x])
+}
+
+/// Concatenates within each head: of each part the columns of a head, and behind them those that all heads get.
+pub fn concat_heads(
+    b: &mut Builder,
+    parts: &[Value],
+    shared: Option<Value>,
+    heads: u64,
+) -> TypeResult {
+    let copies = match shared {
+        Some(x) => Some(b.push1(Concat, &vec![x; heads as usize])?),
+        None => None,
+    };
+    let mut split = Vec::new();
+    for x in parts.iter().copied().chain(copies) {
+        split.push(split_heads(b, x, heads)?);
+    }
+    let joined = b.push1(Concat, &split)?;
+    join_heads(b, joined, heads)
 }
 
 /// Each head's columns of `x` times a matrix of its own: `x[.., heads·K], W[heads, N, K] → [.., heads·N]`, by the transposes the other way. Of the same

@@ -275,6 +275,21 @@ fn layers_are_their_formulas() {
         x.data.iter().map(|x| x / (1.0 + (-x).exp())).collect(),
     );
 
+    // Two columns of the state and one of the other value in each head, then both of what all heads share.
+    let (two, shared) = (TensorType::state(2), TensorType::state(2));
+    let y = random.tensor(&two, B, (-2.0, 2.0), 0);
+    let z = random.tensor(&shared, B, (-2.0, 2.0), 0);
+    let heads = |b: &mut Builder, v: &[Value]| nn::concat_heads(b, &v[..2], Some(v[2]), 2);
+    let found = layer(
+        &[state.clone(), two, shared],
+        heads,
+        &[x.clone(), y.clone(), z.clone()],
+    );
+    let rows = x.data.chunks(4).zip(y.data.chunks(2).zip(z.data.chunks(2)));
+    let expected =
+        rows.flat_map(|(x, (y, z))| [x[0], x[1], y[0], z[0], z[1], x[2], x[3], y[1], z[0], z[1]]);
+    same(&found, expected.collect());
+
     let gelu = |b: &mut Builder, v: &[Value]| nn::gelu(b, v[0]);
     let found = layer(std::slice::from_ref(&state), gelu, std::slice::from_ref(&x));
     let root = std::f64::consts::FRAC_1_SQRT_2;

@@ -18,7 +18,10 @@ pub(super) fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u
     let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message)
         .label(format!("{width} / {heads} is not whole"));
     let columns = width / near;
-    r.fail(d.help(format!("{near} heads would have {columns} columns each")))
+    r.fail(d.help(match near {
+        1 => format!("a single head would have {columns} columns"),
+        _ => format!("{near} heads would have {columns} columns each"),
+    }))
 }
 
 /// Says so where kernels take no head of so many columns.
