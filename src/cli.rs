@@ -3,6 +3,7 @@
 mod measure;
 mod trained;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use measure::{Bench, By, Compare, Profile, Replay, Timed};
 use odec_compiler::simulate::clusters::WITHIN;
@@ -33,8 +34,24 @@ impl Cli {
             false => a,
         };
         let all = Cli::command().mut_subcommands(|command| command.mut_args(numbers));
-        Cli::from_arg_matches(&all.get_matches()).unwrap_or_else(|e| e.exit())
+        let matches = all.try_get_matches().map_err(without_hidden);
+        let given = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+        given.unwrap_or_else(|e| e.exit())
     }
+}
+
+/// Commands that odec gives itself are not proposed to users.
+fn without_hidden(mut e: clap::Error) -> clap::Error {
+    let kind = ContextKind::SuggestedSubcommand;
+    if let Some(ContextValue::Strings(near)) = e.get(kind) {
+        let shown = near.iter().filter(|name| !name.starts_with("__"));
+        let shown: Vec<String> = shown.cloned().collect();
+        match shown.is_empty() {
+            true => e.remove(kind),
+            false => e.insert(kind, ContextValue::Strings(shown)),
+        };
+    }
+    e
 }
 
 #[derive(Subcommand)]
@@ -205,7 +222,7 @@ pub struct Source {
 
 #[derive(Args)]
 pub struct Help {
-    /// A command, a layer or another part of a model; or `layers`, `parts`: all of them
+    /// A command, a layer or another part of a model, a scheme of the library, a word of the language; or `layers`, `parts`: all of them
     pub what: Option<String>,
     /// Of the layers and fields of this .ode file: the one of this name, or a list
     #[arg(long, value_name = "FILE")]

@@ -82,6 +82,37 @@ fn help_is_that_of_a_command_or_of_a_layer() {
 
 /// What a user's file says of its own layers and fields.
 #[test]
+fn help_of_schemes_and_of_words() {
+    let place = Place::new();
+    let page = place.good(&["help", "rk4"]);
+    for part in [
+        "scheme of the library: schemes/runge_kutta/explicit/rk4.ode",
+        "Kutta (1901)",
+        "odec schemes rk4",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    let page = place.good(&["help", "order"]);
+    assert!(
+        page.contains("Claims:\n  `order 4`, `order 4 within 1e-14`\n      of all\n"),
+        "{page}"
+    );
+    let page = place.good(&["help", "L_stable"]);
+    assert!(page.contains("of methods of one field"), "{page}");
+    for (word, near) in [
+        ("tableu", "tableau"),
+        ("rk44", "rk4"),
+        ("A_stabel", "A_stable"),
+    ] {
+        let (_, said) = place.bad(&["help", word]);
+        assert!(said.contains(&format!("did you mean `{near}`?")), "{said}");
+    }
+    // A command that odec alone gives is not proposed.
+    let (_, said) = place.bad(&["trian"]);
+    assert!(said.contains("'train'") && !said.contains("__"), "{said}");
+}
+
+#[test]
 fn help_of_a_file() {
     let place = Place::new();
     let text = r#"/// A gate of two maps.

@@ -87,6 +87,7 @@ impl<'a> Failure<'a> {
             .or_else(|| self.tableau_row())
             .or_else(|| self.missing_value())
             .or_else(|| self.foreign_statement())
+            .or_else(|| self.claim())
             .or_else(|| self.misspelt_keyword())
             .or_else(|| self.reserved_word())
             .or_else(|| self.odd_sign())

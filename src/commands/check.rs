@@ -158,8 +158,10 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
     let most = built.summary.evolves.iter().any(|e| e.at_most);
     let most = if most { "at most " } else { "" };
     page.title(&built.name, &format!("model, {most}{steps}"));
-    for e in &checked.evolved {
-        page.fact("order", &order(e));
+    let mut orders: Vec<String> = checked.evolved.iter().map(order).collect();
+    orders.dedup();
+    for order in &orders {
+        page.fact("order", order);
     }
     if let Some(t) = &built.train {
         let micro = match t.accumulate {

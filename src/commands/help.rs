@@ -1,9 +1,10 @@
-//! `odec help`: of odec, of a command, of a layer or another part of a model, or of all of them as the pages `docs/layers.md` and `docs/parts.md`;
+//! `odec help`: of odec, of a command, of a layer or another part of a model, of a scheme of the library or a word of the language, or of all of them as the pages `docs/layers.md` and `docs/parts.md`;
 //! with `--file` of the layers and fields of a user's file.
 //!
 //! What is said of a part is what its file in `compiler/model/src/`, `program/src/` or `schemes/layers/` declares; the costs of a layer are counted on its graph.
 
 use crate::cli::{self, Cli};
+use crate::commands::words;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 use odec_compiler::cost::operations;
@@ -47,10 +48,14 @@ pub fn run(args: &cli::Help) -> Done {
         return Ok(());
     }
     let pages = pages_of(what)?;
+    let mut pages: Vec<String> = pages.iter().map(text).collect();
+    if pages.is_empty() {
+        pages.extend(words::scheme(what));
+        pages.extend(words::word(what));
+    }
     if pages.is_empty() {
         unknown(&mut command, what);
     }
-    let pages: Vec<String> = pages.iter().map(text).collect();
     out!("{}", pages.join("\n\n"));
     Ok(())
 }
@@ -136,15 +141,18 @@ fn unknown(command: &mut Command, what: &str) -> ! {
     let chapters = chapters();
     let parts = chapters.iter().flat_map(|c| &c.pages);
     let known = names.iter().map(String::as_str);
+    let words = words::all();
     let known = known
+        .chain(LIBRARY.iter().map(|scheme| scheme.name))
+        .chain(words.iter().map(String::as_str))
         .chain(page::names(LIBRARY).map(|name| -> &str { name }))
         .chain(parts.map(|p| p.name.as_str()))
         .chain([LAYERS, PARTS]);
     let near = odec_grammar::nearest(what, known).map(|n| format!("; did you mean `{n}`?"));
     let near = near.unwrap_or_default();
     let message = format!(
-        "there is no command, no layer and no other part of a model called `{what}`{near}\n\nCommands are listed by `odec help`, layers by `odec help {LAYERS}`, \
-         other parts by `odec help {PARTS}`."
+        "there is no command, no layer, no scheme, no word of the language and no other part of a model called `{what}`{near}\n\nCommands are listed by `odec help`, layers by `odec help {LAYERS}`, \
+         other parts by `odec help {PARTS}`, schemes by `odec schemes`; words are in docs/reference.md."
     );
     command.error(ErrorKind::InvalidSubcommand, message).exit()
 }

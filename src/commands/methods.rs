@@ -94,6 +94,9 @@ fn chosen(args: &cli::Methods) -> Done<Vec<Entry>> {
         .collect()
 }
 
+/// Most schemes that a message names.
+const MOST_LISTED: usize = 10;
+
 /// Those of the names, or all.
 fn wanted<'s, T>(
     names: &[String],
@@ -107,11 +110,15 @@ fn wanted<'s, T>(
         let found = all.iter().find(|s| name(s) == wanted).copied();
         found.ok_or_else(|| {
             let near = odec_grammar::nearest(wanted, all.iter().map(|s| name(s)));
-            let near = near.map(|n| format!("; did you mean `{n}`?"));
-            Failure::Input(format!(
-                "there is no scheme `{wanted}`{}",
-                near.unwrap_or_default()
-            ))
+            let known = || match all.len() {
+                n @ ..=MOST_LISTED => {
+                    let names: Vec<&str> = all[..n].iter().map(|s| name(s)).collect();
+                    format!("there are: {}", names.join(", "))
+                }
+                _ => "`odec schemes` lists them".to_string(),
+            };
+            let help = near.map_or_else(known, |n| format!("did you mean `{n}`?"));
+            Failure::Input(format!("there is no scheme `{wanted}`; {help}"))
         })
     };
     names.iter().map(find).collect()

@@ -33,6 +33,7 @@ pub mod tokenize;
 pub mod train;
 pub mod translate;
 pub mod trial;
+mod words;
 
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};

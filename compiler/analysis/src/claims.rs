@@ -22,6 +22,7 @@ use crate::scheme::method::{
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{exact, whole};
 use crate::scheme::stage::Steps;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 
@@ -33,6 +34,9 @@ use std::rc::Rc;
 
 /// Said of an order where `at:` has times that are not known to be those of the arguments.
 pub const WITHOUT_TIME: &str = "for fields that do not depend on time";
+
+/// Digits of an f64, to which papers print coefficients at most.
+const MOST_DIGITS: u32 = 16;
 
 /// A scheme as it is applied somewhere.
 #[derive(Clone, Debug)]
@@ -159,13 +163,15 @@ fn claim(
             let (span, why) = (c.span, format!("of its coefficients together: {why}"));
             return unproved(Unsupported { span, why }, sink);
         }
-        sink.push(false_claim(
-            i,
-            c,
-            (order, &proof, violation),
-            &expanded,
-            line.as_ref(),
-        ));
+        let found = (order, &proof, violation);
+        let mut d = false_claim(i, c, found, &expanded, line.as_ref());
+        if let Some(digits) = rounded(&mut expanded, order) {
+            d.help = Some(format!(
+                "{}\nall conditions of order {order} hold within 1e-{digits}: where coefficients are rounded, claim `order {order} within 1e-{digits}`",
+                expanded.shown(violation)
+            ));
+        }
+        sink.push(d);
         return None;
     }
     if let Some(beyond) = away(&flow) {
@@ -215,6 +221,19 @@ fn claim(
         }
     };
     Some((ClaimStatus::Proved, note))
+}
+
+/// The least power of ten within which all conditions of an order hold, as its number of digits, where that is what coefficients rounded to some
+/// digits leave: at most a hundredth of 1/p!, the least coefficient of the exact solution.
+fn rounded(expanded: &mut Expanded, order: usize) -> Option<u32> {
+    let inverse = (1..=order as u64).try_fold(1, u64::checked_mul)?;
+    let fewest = 3 + inverse.ilog10();
+    let mut holds = |digits: &u32| {
+        let within = Exact::ratio(1, 10_i64.pow(*digits));
+        expanded.prove(order, Some(&within)).order == order
+    };
+    let all = (fewest..=MOST_DIGITS).take_while(|digits| holds(digits));
+    all.last()
 }
 
 /// A claim that needs a better start than `start by` names.

@@ -52,6 +52,8 @@ pub struct Subject {
     /// Its step.
     located: Option<LocatedStep>,
     implicit: Option<Tableau>,
+    /// Stages of its tableau that its result does not use.
+    unused: Vec<usize>,
     multistep: Option<Multistep>,
     /// Of a scheme that reads earlier steps.
     general: Option<General>,
@@ -81,6 +83,7 @@ impl Subject {
         let stiff = computed.as_ref().ok().and_then(stiff);
         let located = computed.clone().ok();
         let computed = computed.and_then(|p| p.tableau());
+        let written = declared_tableau::tableau(&i.scheme, &i.settings);
         let rows = declared_tableau::multistep(&i.scheme, &i.settings);
         let several = computed.is_err() && rows.is_none();
         let pattern = several.then(|| rounded(&flow)).flatten();
@@ -89,8 +92,8 @@ impl Subject {
             pair: several.then(|| facts(&flow)).flatten(),
             word: flows.as_ref().map(|p| p.line.word()),
             flows,
-            implicit: declared_tableau::tableau(&i.scheme, &i.settings)
-                .filter(|t| !t.is_explicit()),
+            unused: written.as_ref().map(unused).unwrap_or_default(),
+            implicit: written.filter(|t| !t.is_explicit()),
             multistep: rows.map(|(alpha, beta)| Multistep { alpha, beta }),
             tolerance,
             pattern,
@@ -284,7 +287,41 @@ fn stages(value: &Exact, s: &Subject) -> Decided {
         (None, Some(Ok(stiff))) => stiff.stages,
         (None, _) => s.pattern()?.stages(),
     };
-    Ok(counted(value, n, ""))
+    Ok(match counted(value, n, "") {
+        Found::False(actual) => Found::False(format!("{actual}{}", without(&s.unused))),
+        other => other,
+    })
+}
+
+/// Which rows of a tableau are no stages.
+fn without(unused: &[usize]) -> String {
+    let numbers: Vec<String> = unused.iter().map(|j| (j + 1).to_string()).collect();
+    match &numbers[..] {
+        [] => String::new(),
+        [one] => format!(", for its result does not use stage {one}"),
+        _ => format!(
+            ", for its result does not use stages {}",
+            numbers.join(", ")
+        ),
+    }
+}
+
+/// The stages that neither the weights nor the stages of these read.
+fn unused(t: &Tableau) -> Vec<usize> {
+    let rows = || [&t.b].into_iter().chain(&t.embedded);
+    let reads = |row: &[Exact], j: usize| !row[j].is_zero();
+    let mut used: Vec<bool> = (0..t.stages())
+        .map(|j| rows().any(|b| reads(b, j)))
+        .collect();
+    let mut open: Vec<usize> = (0..t.stages()).filter(|j| used[*j]).collect();
+    while let Some(i) = open.pop() {
+        for j in (0..t.stages()).filter(|j| reads(&t.a[i], *j)) {
+            if !std::mem::replace(&mut used[j], true) {
+                open.push(j);
+            }
+        }
+    }
+    (0..t.stages()).filter(|j| !used[*j]).collect()
 }
 
 /// The order for all linear fields, however stiff.

@@ -285,7 +285,7 @@ impl<'e> Given<'e> {
     /// The next argument without a name.
     pub fn unnamed(&mut self, a: &Argument) -> Option<&'e Expr> {
         self.note(a);
-        self.args.positional()
+        self.args.unnamed()
     }
 
     /// The next argument, if it has no name and stands before all that have one.

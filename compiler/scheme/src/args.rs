@@ -41,6 +41,8 @@ pub struct Args<'e> {
     /// Labels and flags that were asked for.
     known: Vec<&'e str>,
     flags: Vec<&'e str>,
+    /// Whether an argument without a name was asked for by [`Args::unnamed`], and was there.
+    unnamed: Option<bool>,
 }
 
 impl<'e> Args<'e> {
@@ -57,6 +59,7 @@ impl<'e> Args<'e> {
             handed_on: HandedOn::NONE,
             known: Vec::new(),
             flags: Vec::new(),
+            unnamed: None,
         })
     }
 
@@ -72,6 +75,7 @@ impl<'e> Args<'e> {
             handed_on: HandedOn::NONE,
             known: Vec::new(),
             flags: Vec::new(),
+            unnamed: None,
         }
     }
 
@@ -170,6 +174,13 @@ impl<'e> Args<'e> {
     pub fn positional(&mut self) -> Option<&'e Expr> {
         let at = self.args.iter().position(|a| a.label.is_none())?;
         Some(&self.args.remove(at).value)
+    }
+
+    /// The same, of a callee whose arguments without a label are not its values: an unknown label may be meant for one.
+    pub fn unnamed(&mut self) -> Option<&'e Expr> {
+        let found = self.positional();
+        self.unnamed = Some(found.is_some() || self.unnamed == Some(true));
+        found
     }
 
     /// The next argument, if it has no label and stands before all that have one.
@@ -273,8 +284,15 @@ impl<'e> Args<'e> {
                 }
                 Some(n) => {
                     let mut d = unknown_argument(&self.callee.name, &n, &self.known);
-                    match odec_grammar::nearest(&n.name, self.known.iter().copied()) {
-                        Some(near) if or.is_empty() => d.help(format!("did you mean `{near}`?")),
+                    let near = odec_grammar::nearest(&n.name, self.known.iter().copied());
+                    match (near, value) {
+                        (Some(near), _) if or.is_empty() => {
+                            d.help(format!("did you mean `{near}`?"))
+                        }
+                        (None, Some(value)) if self.unnamed == Some(false) => {
+                            let (callee, value) = (&self.callee.name, brief(value));
+                            d.help(format!("write it without a name: `{callee}({value})`{or}"))
+                        }
                         _ => {
                             d.help.iter_mut().for_each(|help| help.push_str(&or));
                             d
@@ -326,4 +344,12 @@ pub fn bounded(value: Exact, bounds: Bounds, span: Span) -> Result<Exact, Diagno
 /// The good result, or `None` and a message.
 pub fn report<T>(r: Result<T, Diagnostic>, sink: &mut Vec<Diagnostic>) -> Option<T> {
     r.map_err(|d| sink.push(d)).ok()
+}
+
+/// A number or a name as it is written, `…` for anything longer.
+fn brief(e: &Expr) -> &str {
+    match &e.kind {
+        ExprKind::Number(text) | ExprKind::Name(text) => text,
+        _ => "…",
+    }
 }

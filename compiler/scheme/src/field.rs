@@ -145,7 +145,10 @@ impl Resolver<'_, '_> {
             return self.fail(d);
         }
         let Some(callee) = name_of(&call.callee) else {
-            return self.fail(not_supported(call.callee.span, "a field from a list"));
+            let ExprKind::Call(layer) = &call.callee.kind else {
+                return self.fail(not_supported(call.callee.span, "a field from a list"));
+            };
+            return self.fail(called_again(layer, e.span));
         };
         match callee.name.as_str() {
             "increment" | "map" => {
@@ -357,4 +360,16 @@ fn is_number_of(e: &Expr, names: &[&str]) -> bool {
         ExprKind::Binary(_, a, b) => is_number(a) && is_number(b),
         _ => false,
     }
+}
+
+/// `attention(heads: 4)(rmsnorm)`: in other languages a layer with its arguments is a function.
+fn called_again(layer: &Call, span: Span) -> Diagnostic {
+    let callee = name_of(&layer.callee);
+    let shown = callee.map_or("attention".to_string(), |callee| callee.name);
+    let message = format!("`{shown}(…)` is not called: it has its arguments");
+    Diagnostic::error(codes::NOT_A_FIELD, span, message)
+        .label("two pairs of parentheses")
+        .help(format!(
+            "what it is applied to stands before it: `x |> {shown}(…)`"
+        ))
 }

@@ -47,8 +47,9 @@ pub(super) fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coe
         }),
         ExprKind::Neg(inner) => Ok(evaluated(inner, scope, work)?.neg()),
         ExprKind::Binary(op, a, b) => {
+            let divisor = b;
             let (a, b) = (evaluated(a, scope, work)?, evaluated(b, scope, work)?);
-            let value = binary(*op, &a, &b, e.span)?;
+            let value = quotient_or(*op, (&a, &b), divisor, e.span, scope)?;
             *work += cost(*op, &a, &b, &value);
             if *work > MAX_WORK {
                 let message = "this number takes too long to compute";
@@ -141,15 +142,25 @@ fn not_exact(value: &Coeff, span: Span) -> Diagnostic {
 
 /// A whole number in a range.
 pub fn whole(e: &Expr, scope: &Scope, min: u64, max: u64) -> Result<u64, Diagnostic> {
-    in_range(&exact(e, scope)?, e.span, min, max)
+    let value = exact(e, scope)?;
+    in_range(&value, e.span, min, max).map_err(|d| match &e.kind {
+        ExprKind::Number(_) => d,
+        _ if value.as_rational().is_some_and(|x| !x.is_integer()) => {
+            d.help("`ceil(…)` is the next whole number, `floor(…)` the one before")
+        }
+        _ => d,
+    })
 }
 
 /// The same, of a value.
 pub fn in_range(value: &Exact, span: Span, min: u64, max: u64) -> Result<u64, Diagnostic> {
     let n = value.as_integer().and_then(|n| u64::try_from(n).ok());
     n.filter(|n| (min..=max).contains(n)).ok_or_else(|| {
-        let mut d = out_of_range(value, span)
-            .label(format!("a whole number from {min} to {max} is expected"));
+        let mut d = out_of_range(value, span);
+        if value.as_integer().is_none() {
+            d.message = format!("{} is not a whole number", short(value));
+        }
+        d = d.label(format!("a whole number from {min} to {max} is expected"));
         if *value > Exact::int(i64::try_from(max).unwrap_or(i64::MAX)) {
             d.code = codes::TOO_LARGE;
         }
@@ -159,15 +170,55 @@ pub fn in_range(value: &Exact, span: Span, min: u64, max: u64) -> Result<u64, Di
 
 /// "7/2 is out of range".
 pub fn out_of_range(value: &Exact, span: Span) -> Diagnostic {
-    let mut shown = value.to_string();
-    if shown.len() > 40 {
-        shown = format!("{}…", &shown[..40]);
+    let message = format!("{} is out of range", short(value));
+    Diagnostic::error(codes::OUT_OF_RANGE, span, message)
+}
+
+/// The beginning of a long number.
+fn short(value: &Exact) -> String {
+    let shown = value.to_string();
+    match shown.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
     }
-    Diagnostic::error(
-        codes::OUT_OF_RANGE,
-        span,
-        format!("{shown} is out of range"),
-    )
+}
+
+/// The same as [`binary`]; where a divisor is 0, its names are shown with their values.
+fn quotient_or(
+    op: BinOp,
+    (a, b): (&Coeff, &Coeff),
+    divisor: &Expr,
+    span: Span,
+    scope: &Scope,
+) -> Result<Coeff, Diagnostic> {
+    let value = binary(op, a, b, span);
+    match b.is_zero() && matches!(op, BinOp::Div) {
+        true => value.map_err(|d| with_values(d, divisor, scope)),
+        false => value,
+    }
+}
+
+/// Says what the names in an expression stand for.
+pub fn with_values(d: Diagnostic, e: &Expr, scope: &Scope) -> Diagnostic {
+    let (mut open, mut found) = (vec![e], Vec::new());
+    while let Some(e) = open.pop() {
+        match &e.kind {
+            ExprKind::Name(name) => {
+                let value = scope.get(name).and_then(Coeff::as_constant);
+                let said = value.map(|value| format!("`{name}` is {}", short(&value)));
+                found.extend(said.filter(|said| !found.contains(said)));
+            }
+            ExprKind::Binary(_, a, b) => open.extend([&**b, &**a]),
+            ExprKind::Neg(a) => open.push(a),
+            ExprKind::Tuple(items) => open.extend(items),
+            ExprKind::Call(call) => open.extend(call.args.iter().map(|a| &a.value)),
+            _ => {}
+        }
+    }
+    match found.is_empty() {
+        true => d,
+        false => d.label(format!("here {}", found.join(", "))),
+    }
 }
 
 /// Sum, difference, product, quotient or power.

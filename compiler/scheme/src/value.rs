@@ -12,12 +12,12 @@ use super::names::MAX_MESSAGES;
 use super::polynomial;
 use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::scalar::{
-    ROOT_WORK, Scope, applied, argument, is_function, is_root, literal, named_function, root_of,
-    rounding, unknown_name,
+    ROOT_WORK, Scope, applied, argument, arithmetic, is_function, is_root, literal, named_function,
+    root_of, rounding, unknown_name, with_values,
 };
 use super::stage::Moment;
 use crate::codes;
-use odec_exact::Exact;
+use odec_exact::{Exact, ExactError};
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident, Over, Range};
 use odec_grammar::diag::Diagnostic;
@@ -104,8 +104,16 @@ impl StageTracer<'_> {
                 self.arithmetic(BinOp::Mul, minus, a, e.span)
             }
             ExprKind::Binary(op, a, b) => {
+                let divisor = b;
                 let (a, b) = (self.item(a, names), self.item(b, names));
-                self.arithmetic(*op, a?, b?, e.span)
+                let (a, b) = (a?, b?);
+                if let (BinOp::Div, Item::Number(by)) = (op, &b)
+                    && by.is_zero()
+                {
+                    let d = arithmetic(ExactError::DivisionByZero.into(), e.span);
+                    return self.fail(with_values(d, divisor, &names.numbers()));
+                }
+                self.arithmetic(*op, a, b, e.span)
             }
             ExprKind::Call(call) if is_function(call) && !self.hides(call, names) => {
                 self.function(call, e, names).map(Item::Number)

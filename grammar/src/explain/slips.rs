@@ -220,6 +220,46 @@ impl Failure<'_> {
         }
     }
 
+    /// `A-stable`, `claim order 4`, `claim A_stable`: claims are words with `_`, and stand by themselves.
+    pub(super) fn claim(&self) -> Option<Diagnostic> {
+        let start = self.statement_start(self.at.min(self.tokens.len().checked_sub(1)?));
+        if self.context(start) != Context::Scheme {
+            return None;
+        }
+        let word = |at: usize| self.tokens.get(at).map_or("", |t| self.word(t));
+        let announced = word(start) == "claim";
+        let first = start + usize::from(announced);
+        let hyphen = self
+            .tokens
+            .get(first + 2)
+            .filter(|t| word(first + 1) == "-" && t.kind == Kind::Word);
+        let joined = match hyphen {
+            Some(second) => format!("{}_{}", word(first), self.word(second)),
+            None => word(first).to_string(),
+        };
+        let claims = words::CLAIMS.into_iter().chain(["order"]);
+        let meant = match claims.clone().find(|claim| *claim == joined) {
+            Some(claim) => claim,
+            None => nearest(&joined, claims)?,
+        };
+        if !announced && hyphen.is_none() {
+            return None;
+        }
+        let end = hyphen.map_or(self.tokens.get(first)?.end, |t| t.end);
+        let span = Span {
+            end: end as u32,
+            ..self.span(&self.tokens[start])
+        };
+        let written = &self.text[self.tokens[start].start..end];
+        let message = format!("unknown claim `{written}`");
+        let d = Diagnostic::error(codes::UNKNOWN_KEYWORD, span, message);
+        let d = d.label(format!("did you mean `{meant}`?"));
+        Some(match announced {
+            true => d.help("claims stand by themselves: `order 4`, `A_stable`"),
+            false => d,
+        })
+    }
+
     pub(super) fn reserved_word(&self) -> Option<Diagnostic> {
         let token = self.token()?;
         let word = self.word(token);

@@ -9,7 +9,7 @@ use super::pipeline::{Input, LayerReader, Read, Rows};
 use crate::codes;
 use crate::scheme::args::report;
 use crate::scheme::scalar::{
-    arithmetic, is_root, is_sqrt, name_of, named_function, number, rounding,
+    arithmetic, is_root, is_sqrt, name_of, named_function, number, rounding, with_values,
 };
 use crate::step_rule::NAMES;
 use odec_grammar::Span;
@@ -173,6 +173,10 @@ impl LayerReader<'_> {
             ExprKind::Neg(a) => self.terms(a, minus, input, out),
             ExprKind::Binary(op @ (BinOp::Mul | BinOp::Div), a, b) if self.is_number(b, input) => {
                 let by = self.number(b)?;
+                if let (BinOp::Div, Err(why)) = (op, by.recip()) {
+                    let d = arithmetic(why.into(), e.span);
+                    return self.fail(with_values(d, b, self.scope));
+                }
                 let c = self.scaled(&c, &by, *op == BinOp::Div, e.span)?;
                 self.terms(a, c, input, out)
             }

@@ -73,11 +73,19 @@ pub(super) fn at(
 
 fn ran(flow: &Flow, at: At) -> Result<Run, Unsupported> {
     let mut sink: Vec<Diagnostic> = Vec::new();
-    let wrong = Unsupported {
-        span: flow.span,
-        why: "it has no stage program".into(),
-    };
-    run(flow, at, &mut sink).ok_or(wrong)
+    run(flow, at, &mut sink).ok_or_else(|| {
+        let cause = sink.first().map(|d| format!(": {}", d.message));
+        let cause = cause.unwrap_or_default();
+        // Here `k` is any number, which is no exponent and no bound of a `repeat`.
+        let why = match flow.scheme.numbered {
+            true => "it depends on the number `k` of the step".to_string(),
+            false => format!("it has no stage program{cause}"),
+        };
+        Unsupported {
+            span: flow.span,
+            why,
+        }
+    })
 }
 
 /// The tolerance that a late step is solved to, if it is. What is said of such a step is said of the solution.
