@@ -8,6 +8,7 @@ use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueE
 pub use measure::{Bench, By, Compare, Profile, Replay, Timed};
 use odec_compiler::simulate::clusters::WITHIN;
 use odec_explore::work::{Engine, RETRIES};
+use odec_program::Target;
 use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 pub use trained::{Average, Classify, Eval, Generate, Translate};
@@ -54,6 +55,27 @@ fn without_hidden(mut e: clap::Error) -> clap::Error {
     e
 }
 
+fn at_least_0(text: &str) -> Result<f64, String> {
+    number(text, "a number of at least 0 is expected", |x| x >= 0.0)
+}
+
+fn above_0(text: &str) -> Result<f64, String> {
+    number(text, "a number above 0 is expected", |x| x > 0.0)
+}
+
+fn number(text: &str, expected: &str, is: impl Fn(f64) -> bool) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x: &f64| x.is_finite() && is(*x));
+    number.ok_or_else(|| expected.to_string())
+}
+
+/// The name of a target, or of this machine.
+fn target(name: &str) -> Result<String, String> {
+    if name != "cpu" {
+        name.parse::<Target>().map_err(|e| e.to_string())?;
+    }
+    Ok(name.to_string())
+}
+
 #[derive(Subcommand)]
 pub enum Command {
     /// Write a commented file to start from
@@ -91,7 +113,7 @@ pub enum Command {
     Design(Design),
     /// Format files in place; comments and meaning stay
     #[command(
-        after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/models/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
+        after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/models/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with syntax errors stay as they are."
     )]
     Fmt(Fmt),
     /// Draw or print the graph of a model
@@ -456,7 +478,7 @@ pub struct Build {
     #[arg(short, long)]
     pub output: Option<PathBuf>,
     /// cpu (this machine), cpu:amx, cpu:avx512bf16, cpu:avx512, cpu:avx2, cpu:portable, or a GPU: sm_80, sm_90a
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = "cpu", value_parser = target)]
     pub target: String,
     /// Print a stage of the compilation instead of building
     #[arg(long, value_enum, conflicts_with = "json")]
@@ -513,10 +535,10 @@ pub struct Train {
     #[arg(long)]
     pub steps: Option<u64>,
     /// Stop after this many seconds; the learning-rate schedule ends there
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = above_0)]
     pub time_limit: Option<f64>,
     /// Seconds between checkpoints; 0 writes one after each step
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = at_least_0)]
     pub checkpoint_every: f64,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
@@ -550,10 +572,10 @@ pub struct Explore {
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<u64>,
     /// Save all trials and stop after this many seconds; the same command goes on
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = above_0)]
     pub time_limit: Option<f64>,
     /// Seconds between checkpoints of a trial; 0 writes one after each step
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = at_least_0)]
     pub checkpoint_every: f64,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
@@ -649,7 +671,7 @@ pub struct Report {
     #[arg(long, value_name = "N", requires = "prompt", default_value_t = 200)]
     pub tokens: u64,
     /// Sampling temperature of continuations; 0 takes the likeliest token each time
-    #[arg(long, value_name = "T", requires = "prompt", default_value_t = 0.8)]
+    #[arg(long, value_name = "T", requires = "prompt", default_value_t = 0.8, value_parser = at_least_0)]
     pub temperature: f64,
     /// Seed of their sampling
     #[arg(long, value_name = "N", requires = "prompt", default_value_t = 0)]

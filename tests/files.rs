@@ -184,6 +184,51 @@ fn outputs_go_over_no_file_of_a_run_or_an_artifact() {
 }
 
 #[test]
+fn nothing_is_begun_in_an_artifact() {
+    let place = Place::new();
+    place.good(&["build", "tiny.ode"]);
+    place.good(&["train", "tiny.odex", "--out", "run", "--steps", "1"]);
+    let held = place.list("tiny.odex");
+    let broken = place.broken();
+    for args in [
+        ["train", broken, "--out", "tiny.odex"],
+        ["train", broken, "--out", "tiny.odex/a/b"],
+        ["build", broken, "-o", "tiny.odex/a.odex"],
+        ["average", "run", "--out", "tiny.odex/a"],
+        ["analyze", broken, "--svg", "tiny.odex"],
+        ["simulate", broken, "--svg", "tiny.odex/a"],
+    ] {
+        refused(&place, &args, &["in the artifact", "tiny.odex"]);
+    }
+    refused(&place, &["new", "tiny.odex/a"], &["is in the artifact"]);
+    let events = ["--metrics", "tensorboard", "-o", "tiny.odex"];
+    refused(
+        &place,
+        &[&["export", "run"][..], &events].concat(),
+        &["is in the artifact"],
+    );
+    assert_eq!(place.list("tiny.odex"), held);
+}
+
+#[test]
+fn the_artifact_of_a_run_is_replaced_by_the_same_alone() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+    place.write("other.ode", &TINY.replace("seed 0", "seed 1"));
+    let build = |from| ["build", from, "-o", "run/model.odex"];
+    let other = ["belongs to the run in", "another artifact"];
+    refused(&place, &build("other.ode"), &other);
+    place.write("run/model.odex/kernels.so", "damaged");
+    refused(&place, &["eval", "run"], &["is damaged"]);
+    place.good(&build("tiny.ode"));
+    place.good(&["train", "--resume", "run", "--steps", "2"]);
+    let lock = fs::File::open(place.at("run/.lock")).expect("a lock");
+    lock.lock().expect("locked");
+    let broken = place.broken();
+    refused(&place, &build(broken), &["where a process trains"]);
+}
+
+#[test]
 fn outputs_go_over_no_source_and_nothing_that_is_read() {
     let place = Place::new();
     let source = ["is a source file"];
@@ -231,6 +276,58 @@ fn outputs_go_over_no_source_and_nothing_that_is_read() {
     assert_eq!(place.read("in.st"), "numbers");
     assert_eq!(place.read("tiny.ode"), TINY);
     assert!(!place.read("corpus.txt").contains('\0'));
+}
+
+#[test]
+fn token_files_beyond_the_vocabulary_leave_no_run() {
+    let place = Place::new();
+    let source = TINY.replace("text(\"corpus.txt\", tokenizer: bytes", "tokens(\"t.bin\"");
+    assert!(source.contains("tokens("), "{source}");
+    place.write("t.ode", &source);
+    let mut tokens = [7_u16; 4000];
+    tokens[3999] = 999;
+    let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
+    fs::write(place.at("t.bin"), bytes).expect("written");
+    let train = ["train", "t.ode", "--out", "run", "--steps", "1"];
+    let said = ["t.bin: token 999, at byte 7998", "the model's vocabulary"];
+    refused(&place, &train, &said);
+    assert!(!place.at("run").exists());
+}
+
+#[test]
+fn a_run_is_no_place_for_a_mean_and_a_missing_text_no_data() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+    let (_, said) = place.bad(&["average", "run", "--out", "run"]);
+    assert!(
+        said.contains("run holds a run already") && !said.contains("--resume"),
+        "{said}"
+    );
+    let (_, said) = place.bad(&["tokenize", "nosuch", "--tokenizer", "bytes", "-o", "t.bin"]);
+    assert!(
+        said.contains("cannot read nosuch") && !said.contains("--data"),
+        "{said}"
+    );
+    // JSON has the name, tables what can be shown of it.
+    fs::rename(place.at("run"), place.at("two\nlines")).expect("renamed");
+    let said = place.good(&["runs", ".", "--json"]);
+    assert!(said.contains(r#""folder":"./two\nlines""#), "{said}");
+}
+
+#[test]
+fn values_of_options_that_make_no_sense_are_errors_of_usage() {
+    let place = Place::new();
+    for args in [
+        ["generate", "run", "--temperature", "nan"],
+        ["build", "tiny.ode", "--target", "cpu:foo"],
+        ["train", "tiny.ode", "--checkpoint-every", "-1"],
+        ["train", "tiny.ode", "--time-limit", "0"],
+        ["bench", "tiny.ode", "--tokens", "0"],
+    ] {
+        let (code, said) = place.bad(&args);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(args[2]), "{said}");
+    }
 }
 
 #[test]

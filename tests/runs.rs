@@ -423,9 +423,9 @@ fn generate_prints_nothing_before_it_refuses() {
     let out = place.odec(&words);
     assert_eq!(
         (out.status.code(), text(&out.stdout)),
-        (Some(1), String::new())
+        (Some(2), String::new())
     );
-    assert!(text(&out.stderr).contains("temperature -1"));
+    assert!(text(&out.stderr).contains("a number of at least 0"));
     let only = place.good(&["generate", "run", "--prompt", "the quick", "--tokens", "0"]);
     assert_eq!(only, "the quick\n");
 }

@@ -9,6 +9,7 @@ use odec_driver::fail::{Done, Failure};
 use odec_runtime::Shown;
 use odec_runtime::system::files::{create_folder, write_file};
 use odec_runtime::system::input;
+use odec_runtime::system::output;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -131,6 +132,7 @@ impl Folder {
     /// # Errors
     /// When it holds something else, or another process works in it.
     pub fn open(path: &Path, plan: &Plan) -> Done<Folder> {
+        output::check_folder(path).map_err(Failure::input)?;
         let shown = path.shown();
         let known = path.join(PLAN);
         let there = std::fs::read_dir(path).map(|mut d| d.any(|e| e.is_ok()));

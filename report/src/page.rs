@@ -21,6 +21,7 @@ use odec_compiler::analysis::{svg, text};
 use odec_compiler::text::number::{bytes, duration, flops, thousands};
 use odec_explore::executed::Ended;
 use odec_explore::fit::Fit;
+use odec_runtime::Shown;
 use odec_runtime::system::shown::markup;
 use odec_runtime::train::metrics::Record;
 use odec_source::escape::{escaped, escaped_lines};
@@ -685,7 +686,7 @@ fn refused(found: &Found, out: &mut String) {
         let _ = writeln!(
             out,
             "<li><code>{}</code>: {}</li>",
-            markup(&r.folder),
+            markup(&r.folder.shown()),
             markup(&escaped(&r.why))
         );
     }

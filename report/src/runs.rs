@@ -10,7 +10,7 @@ use odec_explore::folder::{EXECUTED, Outcome, PICTURE, PLAN, RANKING, TRIALS, la
 use odec_grammar::ast::{Item, ModelItem};
 use odec_grammar::{MAX_BYTES, parse};
 use odec_program::manifest::{Form, Manifest, Train};
-use odec_runtime::parameters::checkpoint::{Progress, stands};
+use odec_runtime::parameters::checkpoint::{Progress, is_there, stands};
 use odec_runtime::system::input::{self, most};
 use odec_runtime::system::owned::{self, CHECKPOINT, METRICS, MODEL};
 use odec_runtime::train::chart::Curve;
@@ -95,8 +95,7 @@ fn said<T: Default + for<'d> Deserialize<'d>>(path: &Path) -> T {
 /// A folder that is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// As it is shown.
-    pub folder: String,
+    pub folder: PathBuf,
     pub why: String,
 }
 
@@ -120,7 +119,7 @@ pub fn find(folders: &[PathBuf]) -> Found {
 
 /// Adds what is in a folder; whether a run, or something that should be one, is there.
 fn look(folder: &Path, depth: usize, found: &mut Found) -> bool {
-    if owned::is_run(folder) {
+    if owned::is_run(folder) || owned::is_unreadable(folder) {
         let same = |r: &Run| r.folder.canonicalize().ok() == folder.canonicalize().ok();
         match read(folder) {
             _ if found.runs.iter().any(same) => {}
@@ -242,7 +241,7 @@ fn children(folder: &Path) -> Result<Vec<PathBuf>, String> {
 
 impl Found {
     fn refuse(&mut self, folder: &Path, why: String) {
-        let folder = folder.shown();
+        let folder = folder.to_path_buf();
         self.refused.push(Refused { folder, why });
     }
 }
@@ -253,7 +252,7 @@ impl Found {
 /// What is missing or damaged, in a sentence.
 pub fn read(folder: &Path) -> Result<Run, String> {
     let checkpoint = folder.join(CHECKPOINT);
-    if !checkpoint.exists() {
+    if !is_there(&checkpoint).map_err(|e| e.to_string())? {
         return Err("the run has no checkpoint yet".into());
     }
     let progress = stands(&checkpoint).map_err(|e| e.to_string())?;

@@ -42,7 +42,7 @@ pub fn text(found: &Found, width: usize, ascii: bool, now: SystemTime) -> String
         }
     }
     for Refused { folder, why } in &found.refused {
-        out += &format!("{folder}: {why}\n");
+        out += &format!("{}: {why}\n", folder.shown());
     }
     out
 }
@@ -136,7 +136,7 @@ fn curve(r: &Run, ascii: bool) -> String {
 pub fn json(found: &Found) -> Value {
     let runs = found.runs.iter().map(run);
     let refused = found.refused.iter();
-    let refused = refused.map(|r| json!({ "folder": r.folder, "why": r.why }));
+    let refused = refused.map(|r| json!({ "folder": r.folder.to_string_lossy(), "why": r.why }));
     json!({ "runs": runs.collect::<Vec<_>>(), "refused": refused.collect::<Vec<_>>() })
 }
 
@@ -145,7 +145,7 @@ fn run(r: &Run) -> Value {
     let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
     let modified = r.modified.and_then(|m| m.duration_since(UNIX_EPOCH).ok());
     json!({
-        "folder": r.folder.shown(), "model": r.manifest.name, "scheme": r.scheme(), "settings": r.manifest.settings,
+        "folder": r.folder.to_string_lossy(), "model": r.manifest.name, "scheme": r.scheme(), "settings": r.manifest.settings,
         "seed": r.progress.seed, "steps": r.done(), "planned_steps": r.progress.steps, "complete": r.is_complete(),
         "loss": finite(r.loss()), "held_out_loss": finite(r.held_out()), "seen": r.done() * each, "unit": unit,
         "seconds": r.seconds(), "parameters": r.manifest.param_count(), "modified": modified.map(|m| m.as_secs()),

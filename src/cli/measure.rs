@@ -56,7 +56,7 @@ pub struct Bench {
     #[command(flatten)]
     pub timed: Timed,
     /// Time inference of this many tokens one by one instead, as in `generate`
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub tokens: Option<u64>,
     /// Of so many texts at once, a token of each in one pass
     #[arg(long, value_name = "N", requires = "tokens", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]

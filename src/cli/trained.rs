@@ -116,7 +116,7 @@ pub struct Generate {
     #[arg(long, conflicts_with = "output")]
     pub past_end: bool,
     /// Sampling temperature; 0 takes the likeliest token each time
-    #[arg(long, default_value_t = 0.8)]
+    #[arg(long, default_value_t = 0.8, value_parser = super::at_least_0)]
     pub temperature: f64,
     /// Sample from the k likeliest tokens only
     #[arg(long)]

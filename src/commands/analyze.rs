@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 pub fn run(args: &cli::Analyze) -> Done {
+    if let Some(folder) = &args.svg {
+        output::check_folder(folder).map_err(Failure::input)?;
+    }
     let from = &args.source;
     let mut parsed = source::parsed(&from.file, &from.set)?;
     let checked = parsed.checked()?;

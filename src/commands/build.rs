@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::Instant;
 
 pub fn run(args: &cli::Build) -> Done {
-    // A name that does not exist is said before anything else.
+    // A machine without a target is said before anything else.
     artifact::target(&args.target, Precision::default())?;
     let Some(emit) = args.emit else {
         let start = Instant::now();
@@ -21,7 +21,7 @@ pub fn run(args: &cli::Build) -> Done {
             .output
             .clone()
             .unwrap_or_else(|| artifact::default_artifact(&args.source.file));
-        odec_runtime::artifact::may_replace(&out).map_err(Failure::input)?;
+        odec_runtime::artifact::may_build(&out).map_err(Failure::input)?;
         let (artifact, built, assembled) =
             artifact::build(&args.source.file, &args.source.set, &args.target, &out)?;
         let target = &artifact.manifest().objects[0].target;

@@ -44,13 +44,15 @@ fn parameters(run: &Path, to: &Path, weights: Weights) -> Done {
 }
 
 fn metrics(args: &cli::Export, format: Metrics) -> Done {
-    if format != Metrics::Tensorboard {
-        output::check_apart(&args.output, &[]).map_err(Failure::input)?;
+    match format {
+        Metrics::Tensorboard => output::check_folder(&args.output),
+        Metrics::Csv | Metrics::Jsonl => output::check_apart(&args.output, &[]),
     }
+    .map_err(Failure::input)?;
     folders(&args.runs)?;
     let found = runs::find(&args.runs);
     for r in &found.refused {
-        errln!("note: {}: {}", r.folder, r.why);
+        errln!("note: {}: {}", r.folder.shown(), r.why);
     }
     if found.runs.is_empty() {
         return Err(Failure::input("there is no run to export"));

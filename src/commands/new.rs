@@ -4,7 +4,7 @@ use crate::cli;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::source;
 use odec_grammar::{Sources, parse, render};
-use odec_runtime::system::files;
+use odec_runtime::system::{files, output};
 use odec_runtime::{Shown, outln};
 use std::io::ErrorKind;
 
@@ -30,6 +30,7 @@ pub fn run(args: &cli::New) -> Done {
             "a model cannot be called `{name}` ({why}); use letters, digits and _, and no word of the language"
         )));
     }
+    output::check_folder(files::parent(&path)).map_err(Failure::input)?;
     files::create_file(&path, text.as_bytes()).map_err(|e| {
         Failure::Input(match e.kind() {
             ErrorKind::AlreadyExists => format!("{shown} exists and is not changed"),

@@ -25,7 +25,7 @@ pub fn run(args: &cli::Report) -> Done {
     folders(&args.folders)?;
     let found = runs::find(&args.folders);
     for r in &found.refused {
-        errln!("note: {}: {}", r.folder, r.why);
+        errln!("note: {}: {}", r.folder.shown(), r.why);
     }
     if found.runs.is_empty() {
         return Err(Failure::input("there is no run to report"));

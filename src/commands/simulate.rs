@@ -24,6 +24,9 @@ use std::path::Path;
 const HALF: f64 = 2.0;
 
 pub fn run(args: &cli::Simulate) -> Done {
+    if let Some(folder) = &args.svg {
+        output::check_folder(folder).map_err(Failure::input)?;
+    }
     if let Some(path) = &args.output {
         output::check_apart(path, &[]).map_err(Failure::input)?;
     }
@@ -109,13 +112,19 @@ fn parameters(args: &cli::Simulate, built: &Built) -> Done<BTreeMap<String, Vec<
     Ok(drawn.collect())
 }
 
+/// A time without what the rounding of its sum adds.
+fn time(t: f64) -> String {
+    let rounded = format!("{t:.12e}").parse().unwrap_or(t);
+    rounded.to_string()
+}
+
 fn facts(args: &cli::Simulate, built: &Built, paths: &Paths, found: &Found) {
     let end = paths.times.last().copied().unwrap_or(0.0);
     let steps = terminal::count(paths.times.len() - 1, "step");
     let mut page = Page::new(terminal::screen());
     page.title(&built.name, &format!("{} points, {steps}", paths.points));
     page.fact("flow", &found.flows.join(", then "));
-    page.fact("time", &format!("0 to {end}"));
+    page.fact("time", &format!("0 to {}", time(end)));
     let counts = &found.counts;
     let least = counts.iter().min().copied().unwrap_or(0);
     let first = counts.iter().zip(&paths.times).find(|(n, _)| **n == least);

@@ -130,6 +130,18 @@ pub enum ArtifactError {
         "{path} exists and is not an artifact of odec ({why}), so it is not replaced; move it away, or choose another name with -o"
     )]
     Occupied { path: String, why: String },
+    #[error(
+        "{path} would lie in the artifact {artifact}, which holds nothing else; choose another name with -o"
+    )]
+    Within { path: String, artifact: String },
+    #[error(
+        "{path} belongs to the run in {run}, whose checkpoint is of another artifact; choose another name with -o"
+    )]
+    OfRun { path: String, run: String },
+    #[error(
+        "{path} belongs to the run in {run}, where a process trains; wait for it, or choose another name with -o"
+    )]
+    Busy { path: String, run: String },
     #[error("cannot write {path}: {source}; {}, then build again", remedy(source))]
     Write { path: String, source: io::Error },
     #[error("{path}: {source}")]
@@ -461,7 +473,7 @@ impl Artifact {
     /// The manifest's object list is made here, and all of it is signed: its code must have been compiled by this process.
     ///
     /// # Errors
-    /// When something else is there, the manifest contradicts itself, or the disk refuses.
+    /// When something else is there, or a run whose checkpoint is of another artifact, the manifest contradicts itself, or the disk refuses.
     pub fn write(
         path: &Path,
         manifest: Manifest,
@@ -491,6 +503,12 @@ fn write(
     let text = text(&manifest);
     let code = objects.iter().map(|o| o.bytes.clone()).collect();
     let artifact = Artifact::new(path, manifest, sha256(&text).into(), code)?;
+    if let Some(run) = owned::run_of_model(path)
+        && owned::is_of_another(&run, artifact.identity())
+    {
+        let (path, run) = (path.shown(), run.shown());
+        return Err(ArtifactError::OfRun { path, run });
+    }
     let hash = hash_line(artifact.identity());
     // Without a key the artifact is as good as one from elsewhere; why there is none is said when it is opened.
     let key = sign.then(Key::own).and_then(Result::ok);
@@ -538,6 +556,10 @@ pub fn may_replace(path: &Path) -> Result<(), ArtifactError> {
         path: path.shown(),
         why,
     };
+    if let Some(artifact) = owned::artifact_around(path) {
+        let (path, artifact) = (path.shown(), artifact.shown());
+        return Err(ArtifactError::Within { path, artifact });
+    }
     if !files::is_taken(path) {
         return Ok(());
     }
@@ -555,6 +577,20 @@ pub fn may_replace(path: &Path) -> Result<(), ArtifactError> {
         Some(name) => Err(other(format!("it also holds {name}"))),
         None => Ok(()),
     }
+}
+
+/// The same, of an artifact that is built for whoever asks, not for a run by itself.
+///
+/// # Errors
+/// As [`may_replace`], and when the place is that of a run in which a process trains.
+pub fn may_build(path: &Path) -> Result<(), ArtifactError> {
+    if let Some(run) = owned::run_of_model(path)
+        && owned::is_locked(&run)
+    {
+        let (path, run) = (path.shown(), run.shown());
+        return Err(ArtifactError::Busy { path, run });
+    }
+    may_replace(path)
 }
 
 /// Object code for [`Artifact::write`].

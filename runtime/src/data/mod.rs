@@ -143,6 +143,13 @@ pub enum DataError {
         bytes: usize,
         width: usize,
     },
+    #[error("{path}: token {token}, at byte {byte}, is not in 0..{vocab}, the model's vocabulary")]
+    Token {
+        path: String,
+        token: u32,
+        byte: u64,
+        vocab: u64,
+    },
     #[error(
         "a vocabulary of {vocabulary} does not fit 2-byte tokens; name the file ….u32.bin instead of {path}"
     )]

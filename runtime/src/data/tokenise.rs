@@ -64,7 +64,17 @@ pub fn write(
             vocabulary: tokenizer.vocabulary(),
         });
     }
-    let files: Result<Vec<_>, _> = texts.iter().map(|t| DataFile::open(t)).collect();
+    // Its texts are arguments, not those of `--data`.
+    let opened = |t: &PathBuf| {
+        DataFile::open(t).map_err(|e| match e {
+            DataError::Missing { path } => DataError::Read {
+                path,
+                source: io::Error::new(io::ErrorKind::NotFound, "there is no such file"),
+            },
+            e => e,
+        })
+    };
+    let files: Result<Vec<_>, _> = texts.iter().map(opened).collect();
     let texts = Texts {
         files: &files?,
         reading,

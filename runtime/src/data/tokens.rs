@@ -65,9 +65,33 @@ struct Part {
 #[derive(Default)]
 pub struct Tokens {
     parts: Vec<Part>,
+    /// All are numbered below this, where it is not known from how they were made.
+    vocab: Option<u64>,
 }
 
+/// Tokens that are looked at together.
+const BLOCK: usize = 1 << 20;
+
 impl Tokens {
+    /// None yet, of files of others: each is compared with a vocabulary when it is read.
+    pub fn below(vocab: u64) -> Tokens {
+        Tokens {
+            parts: Vec::new(),
+            vocab: Some(vocab),
+        }
+    }
+
+    /// Reads a range once, so that what is wrong in it is said now.
+    ///
+    /// # Errors
+    /// As [`Tokens::window`].
+    pub fn look_at(&self, range: Range<usize>) -> Result<(), DataError> {
+        for from in range.clone().step_by(BLOCK) {
+            self.window(from..range.end.min(from + BLOCK))?;
+        }
+        Ok(())
+    }
+
     /// Adds a file at the end, whose tokens begin behind `skip` bytes.
     ///
     /// # Errors
@@ -108,7 +132,7 @@ impl Tokens {
     /// The tokens of a range, which must be there.
     ///
     /// # Errors
-    /// When a file cannot be read, or has changed since it was opened.
+    /// When a file cannot be read, has changed since it was opened, or holds a token beyond the vocabulary.
     pub fn window(&self, range: Range<usize>) -> Result<Vec<i32>, DataError> {
         let mut out = Vec::with_capacity(range.len());
         for p in &self.parts {
@@ -118,6 +142,7 @@ impl Tokens {
                 continue;
             }
             let width = p.width as usize;
+            let before = out.len();
             let mut bytes = vec![0; (to - from) * width];
             let place = p.skip + ((from - p.start) * width) as u64;
             p.file.read_at(&mut bytes, place)?;
@@ -127,11 +152,21 @@ impl Tokens {
                     let tokens = bytes.as_chunks().0.iter();
                     out.extend(tokens.map(|b| i32::from(u16::from_le_bytes(*b))));
                 }
-                // A number beyond i32 is beyond any vocabulary too, and is refused there.
+                // A number beyond i32 is beyond any vocabulary too.
                 Width::Four => {
                     let tokens = bytes.as_chunks().0.iter();
                     out.extend(tokens.map(|b| i32::from_le_bytes(*b)));
                 }
+            }
+            let Some(vocab) = self.vocab else { continue };
+            let beyond = |t: &i32| u64::from(*t as u32) >= vocab;
+            if let Some(at) = out[before..].iter().position(beyond) {
+                return Err(DataError::Token {
+                    path: p.file.path().shown(),
+                    token: out[before + at] as u32,
+                    byte: place + (at * width) as u64,
+                    vocab,
+                });
             }
         }
         debug_assert_eq!(out.len(), range.len());

@@ -184,6 +184,20 @@ pub(crate) fn write(
     })
 }
 
+/// Whether there is a file.
+///
+/// # Errors
+/// When its folder cannot be looked into.
+pub fn is_there(path: &Path) -> Result<bool, CheckpointError> {
+    match path.try_exists() {
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Ok(false),
+        there => there.map_err(|source| CheckpointError::Read {
+            path: shown(path),
+            source,
+        }),
+    }
+}
+
 /// Whether a file is the checkpoint of a run, by its header.
 ///
 /// # Errors

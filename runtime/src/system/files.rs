@@ -42,6 +42,12 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether a file is there and may not be used so.
+pub fn is_denied(e: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(e.kind(), PermissionDenied | ReadOnlyFilesystem)
+}
+
 /// Whether something has this name, be it a link to nothing.
 pub fn is_taken(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub enum OutputError {
     #[error("{path} is a file of the run in {run}, which needs it; name another file")]
     OfRun { path: String, run: String },
-    #[error("{path} is in the artifact {artifact}, which holds nothing else; name another file")]
+    #[error("{path} is in the artifact {artifact}, which holds nothing else; name another place")]
     OfArtifact { path: String, artifact: String },
     #[error(
         "{path} is a source file, which nothing but text of the language replaces; name another file"
@@ -53,11 +53,25 @@ pub fn check(path: &Path) -> Result<(), OutputError> {
         let run = run.display().to_string();
         return Err(OutputError::OfRun { path, run });
     }
-    if owned::is_artifact(folder) {
-        let artifact = within;
-        return Err(OutputError::OfArtifact { path, artifact });
+    apart_from_artifacts(&place, path)
+}
+
+/// Whether files may be written into a folder, which need not be there yet: asked before any work.
+///
+/// # Errors
+/// When it is an artifact, or lies in one.
+pub fn check_folder(folder: &Path) -> Result<(), OutputError> {
+    apart_from_artifacts(&folder.join("_"), folder.shown())
+}
+
+fn apart_from_artifacts(place: &Path, path: String) -> Result<(), OutputError> {
+    match owned::artifact_around(place) {
+        Some(artifact) => Err(OutputError::OfArtifact {
+            path,
+            artifact: artifact.shown(),
+        }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The same, of a file that is no text of the language: a source is not replaced by it, and nothing that the command reads.

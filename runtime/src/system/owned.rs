@@ -5,9 +5,9 @@ use super::os;
 use odec_program::manifest::{MANIFEST_FILE, Object};
 use safetensors::SafeTensors;
 use serde::Deserialize;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// File names in a run's folder.
 pub const MODEL: &str = "model.odex";
@@ -32,6 +32,12 @@ pub(crate) const PROGRESS: &str = "odec.progress";
 /// Whether a folder is that of a run, with a checkpoint or begun by odec.
 pub fn is_run(folder: &Path) -> bool {
     is_marked(folder) || is_checkpoint(&folder.join(CHECKPOINT))
+}
+
+/// Whether a folder has the files of a run, and this user may not read what would tell whether it is one.
+pub fn is_unreadable(folder: &Path) -> bool {
+    let read = File::open(folder.join(CHECKPOINT));
+    folder.join(MODEL).is_dir() && read.is_err_and(|e| files::is_denied(&e))
 }
 
 /// Whether a folder was begun by odec as that of a run.
@@ -61,14 +67,39 @@ fn contents(file: &mut File) -> Vec<u8> {
 
 /// Whether a file is the checkpoint of a run.
 fn is_checkpoint(path: &Path) -> bool {
-    let Ok(map) = os::map_file(path) else {
-        return false;
-    };
-    let header = SafeTensors::read_metadata(&map);
-    header.is_ok_and(|(_, header)| {
-        let metadata = header.metadata().as_ref();
-        metadata.is_some_and(|m| m.contains_key(PROGRESS))
-    })
+    progress(path).is_some()
+}
+
+/// What a checkpoint says of its run.
+fn progress(path: &Path) -> Option<String> {
+    let map = os::map_file(path).ok()?;
+    let (_, header) = SafeTensors::read_metadata(&map).ok()?;
+    header.metadata().as_ref()?.get(PROGRESS).cloned()
+}
+
+/// The run whose copy of its artifact a path is, links followed.
+pub fn run_of_model(path: &Path) -> Option<PathBuf> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.into());
+    let run = files::parent(&real);
+    let is = real.file_name().is_some_and(|name| name == MODEL) && is_run(run);
+    is.then(|| run.to_path_buf())
+}
+
+/// Whether a run has a checkpoint, and this artifact is not the one that it is of.
+pub fn is_of_another(run: &Path, identity: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Of {
+        model: String,
+    }
+    let checkpoint = run.join(CHECKPOINT);
+    let of = progress(&checkpoint).and_then(|said| serde_json::from_str::<Of>(&said).ok());
+    files::is_taken(&checkpoint) && of.is_none_or(|of| of.model != identity)
+}
+
+/// Whether a process trains in the folder of a run.
+pub fn is_locked(run: &Path) -> bool {
+    let lock = open_lock(&run.join(LOCK));
+    lock.is_some_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// What every version's manifest has, enough to know the artifact's files by.
@@ -94,4 +125,19 @@ pub(crate) fn listing(folder: &Path) -> Result<Listing, String> {
 /// Whether a folder is an artifact, be it damaged or of another version.
 pub fn is_artifact(folder: &Path) -> bool {
     listing(folder).is_ok()
+}
+
+/// The artifact that a place lies in, which need not be there yet, links followed.
+pub fn artifact_around(place: &Path) -> Option<PathBuf> {
+    let real = place.canonicalize().ok().or_else(|| {
+        // Of what is not there the folders above it are looked at.
+        let mut above = place.ancestors().skip(1);
+        let above =
+            above.find_map(|folder| files::parent(&folder.join("_")).canonicalize().ok())?;
+        Some(above.join("_"))
+    })?;
+    let mut above = real.ancestors().skip(1);
+    above
+        .find(|folder| is_artifact(folder))
+        .map(Path::to_path_buf)
 }

@@ -31,6 +31,8 @@ pub enum AverageError {
         has: usize,
         asked: u64,
     },
+    #[error("{path} holds a run already; choose another folder with --out")]
+    Occupied { path: String },
     #[error("no run is named")]
     Nothing,
     #[error("--last is of the checkpoints that one run has kept; of several runs, each has one")]
@@ -61,14 +63,17 @@ pub struct Averaged {
 /// # Errors
 /// When one of them is no run or damaged, they are of different models, or `out` is taken.
 pub fn average(runs: &[PathBuf], last: Option<u64>, out: &Path) -> Result<Averaged, AverageError> {
-    lock::claim(out)?;
+    lock::claim(out).map_err(|e| match e {
+        TrainError::Occupied { path } => AverageError::Occupied { path },
+        e => e.into(),
+    })?;
     if last.is_some() && runs.len() > 1 {
         return Err(AverageError::LastOfSeveral);
     }
     let mut models: Vec<(&PathBuf, Artifact)> = Vec::new();
     for run in runs {
         let file = run.join(CHECKPOINT);
-        if !file.exists() {
+        if !checkpoint::is_there(&file)? {
             let (path, missing) = (run.shown(), file.shown());
             let source = CheckpointError::Missing { path: missing };
             return Err(TrainError::NotARun { path, source }.into());

@@ -8,6 +8,7 @@ use crate::infer::evaluate::EvaluateError;
 use crate::parameters::checkpoint::CheckpointError;
 use crate::parameters::import::ImportError;
 use crate::system::files::remedy;
+use crate::system::output::OutputError;
 use crate::system::shown::Shown;
 use std::io;
 use std::path::Path;
@@ -92,6 +93,8 @@ pub enum TrainError {
         saved: u64,
         run: String,
     },
+    #[error(transparent)]
+    Output(#[from] OutputError),
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
     #[error(transparent)]

@@ -4,6 +4,7 @@
 //! folder that has none of a run's files, or that was begun by odec and never had a checkpoint; names alone make nothing odec's.
 
 use crate::system::files;
+use crate::system::output;
 use crate::system::owned::{CHECKPOINT, FILES, LOCK, MARK, is_marked, is_run, open_lock};
 use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
@@ -38,7 +39,10 @@ impl Lock {
                 }
             }
             let Some(file) = open_lock(&path) else {
-                continue;
+                match files::open_own(&path) {
+                    Err(e) if files::is_denied(&e) => return Err(TrainError::write(&path, e)),
+                    _ => continue,
+                }
             };
             match file.try_lock() {
                 Err(TryLockError::WouldBlock) => {
@@ -64,8 +68,9 @@ impl Lock {
 /// Whether a new run may begin in a folder: asked before any work.
 ///
 /// # Errors
-/// When there is a run already, or a file that a run would overwrite.
+/// When there is a run already, an artifact, or a file that a run would overwrite.
 pub fn claim(out: &Path) -> Result<(), TrainError> {
+    output::check_folder(out)?;
     if !files::is_taken(out) {
         return Ok(());
     }

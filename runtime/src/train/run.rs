@@ -152,7 +152,7 @@ impl Run {
             path: out.shown(),
             source,
         };
-        if !file.exists() {
+        if !checkpoint::is_there(&file)? {
             let path = file.shown();
             return Err(not_a_run(CheckpointError::Missing { path }));
         }
@@ -542,7 +542,7 @@ pub fn open_run_with(
     weights: Weights,
 ) -> Result<Executor, TrainError> {
     let file = run.join(CHECKPOINT);
-    if !file.exists() {
+    if !checkpoint::is_there(&file)? {
         let source = CheckpointError::Missing { path: file.shown() };
         return Err(TrainError::NotARun {
             path: run.shown(),

@@ -16,7 +16,7 @@ impl DataSource for SentenceFiles<'_> {
     fn open(&self, s: &Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
         let Sentences { key, separator, .. } = self.form;
         let (known, tokens) = if s.data.files.iter().all(|f| is_bin(Path::new(f))) {
-            token_files::tokens(s)?
+            token_files::tokens(s, vocab)?
         } else if bytes::takes(s) {
             bytes::tokens(s, vocab)?
         } else {

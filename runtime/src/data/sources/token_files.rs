@@ -9,19 +9,23 @@ use crate::data::{DataError, Source};
 pub struct TokenFiles;
 
 impl DataSource for TokenFiles {
-    fn open(&self, s: &Source, _: u64) -> Result<Box<dyn Dataset>, DataError> {
-        let (known, tokens) = tokens(s)?;
+    fn open(&self, s: &Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
+        let (known, tokens) = tokens(s, vocab)?;
         Ok(corpus(s, known, tokens))
     }
 }
 
-/// The numbers of all files.
-pub fn tokens(s: &Source) -> Result<(Vec<Identity>, Tokens), DataError> {
+/// The numbers of all files, below `vocab`.
+pub fn tokens(s: &Source, vocab: u64) -> Result<(Vec<Identity>, Tokens), DataError> {
     let (files, known) = files(s)?;
-    let mut tokens = Tokens::default();
-    for f in files {
-        let width = Width::of(f.path());
+    let mut tokens = Tokens::below(vocab);
+    for (f, identity) in files.into_iter().zip(&known) {
+        let (first, width) = (tokens.len(), Width::of(f.path()));
         tokens.add(f, 0, width)?;
+        // What is too large to be hashed as a whole is compared where it is read.
+        if !identity.sampled {
+            tokens.look_at(first..tokens.len())?;
+        }
     }
     Ok((known, tokens))
 }
