@@ -199,7 +199,10 @@ fn what_is_kept_is_a_number_of_checkpoints_and_a_distance() {
         ("5", "`checkpoints` is expected here"),
         ("checkpoints(last: 5)", "`checkpoints` needs `every`"),
         ("checkpoints(last: 0, every: 100)", "0 is out of range"),
-        ("checkpoints(last: 5, every: 1/2)", "1/2 is out of range"),
+        (
+            "checkpoints(last: 5, every: 1/2)",
+            "1/2 is not a whole number",
+        ),
         ("checkpoints(last: 5, every: 100, first: 1)", "`first`"),
     ] {
         let said = said("schedule", &keep(text)).join("\n");
