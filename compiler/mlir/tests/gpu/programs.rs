@@ -2,6 +2,7 @@
 //! bit; and against the same model on the host's processor, which must learn the same bits. In bf16, which runs on tensor
 //! cores, they are near.
 
+use crate::assemble::portable;
 use crate::emulated::on_gpu;
 use crate::harness::cache;
 use crate::harness::models::{
@@ -9,7 +10,7 @@ use crate::harness::models::{
     update_of,
 };
 use odec_program::gpu::tensor;
-use odec_program::{Bindings, KernelSpec, Target};
+use odec_program::{Bindings, Kernel, KernelSpec, Target};
 use odec_runtime::device::reference::ReferenceDevice;
 
 fn check(name: &str, sizes: &[(&str, &str)], target: Target) -> Steps {
@@ -89,6 +90,11 @@ fn every_optimiser() {
     for optimizer in optimizers() {
         for target in Target::GPUS {
             let manifest = update_of(optimizer, target);
+            // Code that differs by the target's name alone is run once.
+            let is_portable = |k: &Kernel| portable(&k.spec);
+            if target != Target::Sm80 && manifest.program.kernels.iter().all(is_portable) {
+                continue;
+            }
             let reference = ReferenceDevice::new(&manifest.program.kernels);
             let want = three_updates(&manifest, Box::new(reference));
             let gpu = on_gpu(&manifest.program.kernels, target);
