@@ -21,6 +21,7 @@ use crate::scheme::flow::{Applied, Field, Setting};
 use crate::scheme::names::{Definition, Loader, MAX_MESSAGES, Namespace};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::{Resolver, count};
+use crate::scheme::run::Grid;
 use crate::scheme::scalar::{Scope, exact};
 use crate::scheme::unroll::unroll;
 use crate::scheme::work::EvolveWork;
@@ -496,7 +497,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<StagePr
     let flows = [(Rc::new(flow), title)];
     let mut unrolled = unroll(
         &flows,
-        (STEPS_ALONE, &[]),
+        (STEPS_ALONE, Grid::default()),
         false,
         &SHARED,
         scheme.name.span,

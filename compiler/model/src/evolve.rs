@@ -13,7 +13,7 @@ use crate::analysis::report::Evolved;
 use crate::analysis::unequal::{self, Sizes};
 use crate::codes;
 use crate::scheme::resolve::Resolver;
-use crate::scheme::run::MAX_EVALUATIONS;
+use crate::scheme::run::{Grid, MAX_EVALUATIONS};
 use crate::scheme::scalar::{Scope, constant, whole};
 use crate::scheme::stage::Phase;
 use crate::scheme::unroll::{Unrolled, unroll};
@@ -139,11 +139,12 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     let titles = written.iter().map(title);
     let flows: Vec<(Rc<Flow>, String)> = flows.into_iter().zip(titles).collect();
     let (timed, per_use) = (policies.is_timed(), policies.per_use());
-    let grid = match sizes(&h, learn_h.as_ref()) {
-        Sizes::Known(sizes) => sizes,
-        Sizes::Equal | Sizes::Learned => Vec::new(),
+    let equal = h.iter().all(|size| *size == h[0]);
+    let grid = Grid {
+        sizes: if equal { &[] } else { &h },
+        learned: learn_h.is_some(),
     };
-    let all = (steps as usize, &grid[..]);
+    let all = (steps as usize, grid);
     let mut unrolled = unroll(&flows, all, timed, &per_use, e.span, r.sink)?;
     keep::rewrite(&mut unrolled.programs, r.sink)?;
     let programs = &unrolled.programs;

@@ -6,6 +6,7 @@ use super::vocabulary::Facts;
 use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Body, Ident};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A learned right-hand side that is evaluated as a whole.
@@ -49,6 +50,35 @@ pub struct Flow {
     /// The scheme that takes the first steps of a multistep method.
     pub start_by: Option<Rc<Method>>,
     pub span: Span,
+}
+
+impl Flow {
+    /// Whether a field of it, or of a flow inside it, reads the time itself.
+    pub fn reads_time(&self) -> bool {
+        self.reads(&mut BTreeSet::new())
+    }
+
+    /// `seen`: fields that do not, for sums share their terms.
+    fn reads(&self, seen: &mut BTreeSet<*const Field>) -> bool {
+        let mut all = self.args.iter().chain(&self.list);
+        all.any(|a| match &a.kind {
+            FlowArgKind::Field { field, .. } => field.reads(seen),
+            FlowArgKind::Flow(flow) => flow.reads(seen),
+        })
+    }
+}
+
+impl Field {
+    fn reads(&self, seen: &mut BTreeSet<*const Field>) -> bool {
+        if !seen.insert(self) {
+            return false;
+        }
+        match self {
+            Field::Leaf(leaf) => leaf.facts.reads_time,
+            Field::Sum(terms) => terms.iter().any(|(_, f, _)| f.reads(seen)),
+            Field::Increment(flow) | Field::Map(flow) => flow.reads(seen),
+        }
+    }
 }
 
 /// The argument of a field parameter.

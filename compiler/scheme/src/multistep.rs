@@ -220,7 +220,8 @@ impl StageTracer<'_> {
 
     /// What the rows are made from, where steps are not equal and the rows are not learned.
     fn family(&self, written: &Coefficients, frame: &Frame) -> Option<Family> {
-        if self.at.sizes.is_empty() || frame.flow.scheme.learned.is_some() {
+        let fits = !self.at.grid.sizes.is_empty() && !self.at.grid.learned;
+        if !fits || frame.flow.scheme.learned.is_some() {
             return None;
         }
         let constants =
@@ -240,7 +241,7 @@ impl StageTracer<'_> {
         if step + 1 < m.steps() {
             return None;
         }
-        let sizes = self.at.sizes.get(..=step)?.iter().rev();
+        let sizes = self.at.grid.sizes.get(..=step)?.iter().rev();
         let sizes: Vec<Exact> = sizes.take(m.steps().max(1)).cloned().collect();
         let rows = family.on(&variable::points(&sizes)?)?;
         let row = |row: Vec<Exact>| row.into_iter().map(Coeff::constant).collect();

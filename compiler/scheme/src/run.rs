@@ -17,7 +17,7 @@ use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, constant, in_range, length_of, measured};
 use super::stage::{Moment, Phase, StageInstr, StageProgram, Steps};
 use super::time;
-use super::time::Clocks;
+use super::time::{Clocks, KeptTimes};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -42,8 +42,7 @@ const MAX_NESTING: usize = 500;
 pub struct At<'a> {
     pub phase: Phase,
     pub steps: usize,
-    /// The size of each step where they are known and not all equal, or none.
-    pub sizes: &'a [Exact],
+    pub grid: Grid<'a>,
     pub inner: Steps,
     /// Whether stages of implicit tableaus are found exactly instead of by iteration: evaluations then stand before what
     /// they are evaluated at, and only coefficients can be read off.
@@ -53,10 +52,21 @@ pub struct At<'a> {
     pub analysed: bool,
     /// Whether fields have weights that depend on time.
     pub timed: bool,
+    /// The times of what earlier phases kept, the latest last, where this run's are wanted too; else past values have none.
+    pub pasts: Option<&'a [KeptTimes]>,
     /// Fields whose evaluations at one value may still differ.
     pub per_use: &'a PerUse,
     /// How much work it may take.
     pub budget: u64,
+}
+
+/// The sizes of an evolution's steps, where these are not all equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grid<'a> {
+    /// Of each step, or none.
+    pub sizes: &'a [Exact],
+    /// Whether they are initial values: times count with them, and coefficients stay those of equal steps.
+    pub learned: bool,
 }
 
 /// What a run gives.
@@ -68,6 +78,8 @@ pub struct Run {
     pub short: bool,
     /// Whether fields are evaluated at times that `at:` says and that are not known to be those of their arguments.
     pub times_differ: bool,
+    /// Of what it keeps.
+    pub times: KeptTimes,
     pub work: u64,
 }
 
@@ -96,6 +108,7 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
             .help("give each a name of its own: `field att = …`"),
         );
     }
+    let times = m.kept_times(&reached.keeps, flow.span)?;
     let called = m.called();
     let Divided {
         instrs,
@@ -140,6 +153,7 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
         varies: m.varies,
         short: m.short,
         times_differ: m.clocks.differ,
+        times,
         work: m.work,
     })
 }

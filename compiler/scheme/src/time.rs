@@ -5,19 +5,22 @@
 //! 1993, II.2; Hairer, Lubich & Wanner 2006, II.5 for splittings). An evaluation of F at x + Σ aⱼ h F(Yⱼ) + … then happens at t + c h, c = Σ aⱼ
 //! being the row sum of the equivalent tableau, whatever the method is written as, and every proof about autonomous
 //! fields holds. Inside `increment(Φ)` and `map(Φ)` time stands still; `F(y, at: 1/2)` and implicit multistep methods say it.
-//! Takes the instructions so far; gives times in `t` and `h`, none where a value is no state plus multiples of rates. Learned
-//! coefficients count with their initial values. Leaves it to `odec-model` to say where a time is missing.
+//! A value of an earlier step has the time that it had there: on steps of size h, x[-1] is at t − h, and f[-1] is a rate.
+//! Takes the instructions so far, and the times of what earlier steps kept; gives times in `t` and `h`, none where a value is no state plus
+//! multiples of rates. Learned coefficients count with their initial values. Leaves it to `odec-model` to say where a time is missing.
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
+use super::evaluate::Used;
 use super::run::StageTracer;
-use super::stage::StageInstr;
+use super::stage::{Moment, Phase, StageInstr};
 use super::value::Names;
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_numerics::exponential::sums::over_factorial;
+use std::collections::BTreeMap;
 
 /// The symbol of the time a step begins at.
 const T: &str = "t";
@@ -48,10 +51,31 @@ pub(super) struct Said {
 }
 
 /// The component of time of a value: a multiple of the step's beginning, and what is added to it.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq)]
 struct Clock {
     state: Coeff,
     ahead: Coeff,
+}
+
+/// A leaf by name and place; none for any that a phase does not evaluate.
+type LeafKey = Option<(String, Span)>;
+
+/// The times of what a phase keeps for later steps, by name, as each field sees them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeptTimes(BTreeMap<String, BTreeMap<LeafKey, Option<Clock>>>);
+
+impl KeptTimes {
+    fn of(&self, name: &str, leaf: &LeafKey) -> Option<&Clock> {
+        let seen = self.0.get(name)?;
+        seen.get(leaf).or_else(|| seen.get(&None))?.as_ref()
+    }
+}
+
+impl Clock {
+    fn try_map<E>(&self, to: impl Fn(&Coeff) -> Result<Coeff, E>) -> Option<Clock> {
+        let (state, ahead) = (to(&self.state).ok()?, to(&self.ahead).ok()?);
+        Some(Clock { state, ahead })
+    }
 }
 
 impl Clocks {
@@ -78,20 +102,19 @@ impl Clocks {
 /// Puts the initial values of learned coefficients into times; what then holds another symbol is not known.
 pub(super) fn resolve_times(instrs: &mut [StageInstr], starts: &dyn Fn(&str) -> Option<Exact>) {
     for i in instrs {
-        let StageInstr::Eval { when, .. } = i else {
-            continue;
-        };
-        let Some(time) = when.take() else {
-            continue;
-        };
-        let symbols = time.symbols();
-        let learned = symbols.iter().filter(|s| !matches!(&***s, "h" | T));
-        let known = learned.clone().try_fold(time, |time, s| {
-            let value = starts(s)?;
-            time.with(s, &value).ok()
-        });
-        *when = known;
+        if let StageInstr::Eval { when, .. } = i {
+            *when = when
+                .take()
+                .and_then(|time| resolved(time, &["h", T], starts));
+        }
     }
+}
+
+/// A time with numbers for all symbols but these.
+fn resolved(time: Coeff, but: &[&str], starts: &dyn Fn(&str) -> Option<Exact>) -> Option<Coeff> {
+    let symbols = time.symbols();
+    let mut learned = symbols.iter().filter(|s| !but.contains(&&***s));
+    learned.try_fold(time, |time, s| time.with(s, &starts(s)?).ok())
 }
 
 fn not_of_row_sum(place: Span) -> Diagnostic {
@@ -137,9 +160,11 @@ impl StageTracer<'_> {
         let (of, later, label) = said.unwrap_or((at, Coeff::zero(), None));
         if let Some(AtLabel { place, claims }) = label {
             let own = self.clock(field, at, span)?;
-            let own = own.filter(|c| c.state.is_one()).map(|c| c.ahead);
+            let own = own.filter(|c| c.state.is_one());
+            let own = own.and_then(|c| self.of_size(&c.ahead));
             let begin = self.clock(field, of, span)?;
             let then = begin.and_then(|c| c.ahead.add(&later).ok());
+            let then = then.and_then(|c| self.of_size(&c));
             let differs = own.is_none() || own != then;
             self.clocks.differ |= differs;
             if differs && claims {
@@ -205,11 +230,88 @@ impl StageTracer<'_> {
             }
             // Noise is added to states, and time goes on without it.
             StageInstr::Normal { .. } => Some(rate(false)),
-            StageInstr::Past { .. }
-            | StageInstr::Product(_)
-            | StageInstr::Flow { .. }
-            | StageInstr::Unknown(_) => None,
+            StageInstr::Past { name, when } => self.past_clock(field, name, *when),
+            StageInstr::Product(_) | StageInstr::Flow { .. } | StageInstr::Unknown(_) => None,
         })
+    }
+
+    /// That of a value that an earlier phase kept.
+    fn past_clock(&self, field: usize, name: &str, when: Moment) -> Option<Clock> {
+        let (Phase::Step(now), Some(pasts)) = (self.at.phase, self.at.pasts) else {
+            return None;
+        };
+        // What `start` made is kept before step 0, at whose time.
+        let started = pasts.len().checked_sub(now)?;
+        let place = match when {
+            Moment::Ago(steps) => pasts.len().checked_sub(steps)?,
+            Moment::Start => started.checked_sub(1)?,
+        };
+        let step = place.saturating_sub(started);
+        let clock = pasts[place].of(name, &self.leaf_key(field))?;
+        let (clock, since) = match self.at.grid.sizes {
+            [] => {
+                let steps = Coeff::constant(Exact::int((now - step) as i64));
+                (clock.clone(), Coeff::symbol("h").mul(&steps).ok()?)
+            }
+            sizes => {
+                let since = sizes[step..now].iter().cloned().sum();
+                let clock = clock.try_map(|c| c.with("h", &sizes[step]))?;
+                (clock, Coeff::constant(since))
+            }
+        };
+        // The time is counted from that of the start, 0.
+        if when == Moment::Start {
+            let state = Coeff::zero();
+            return Some(Clock { state, ..clock });
+        }
+        let earlier = clock.state.mul(&since).ok()?;
+        let ahead = clock.ahead.sub(&earlier).ok()?;
+        Some(Clock { ahead, ..clock })
+    }
+
+    fn leaf_key(&self, field: usize) -> LeafKey {
+        let used = self.leaves.get(field)?;
+        Some((used.leaf.name.clone(), used.leaf.span))
+    }
+
+    /// A time in parts of h, which is a number where steps are not equal.
+    fn of_size(&self, ahead: &Coeff) -> Option<Coeff> {
+        match (self.at.phase, self.at.grid.sizes) {
+            (Phase::Step(k), [_, ..]) => ahead.with("h", self.at.grid.sizes.get(k)?).ok(),
+            _ => Some(ahead.clone()),
+        }
+    }
+
+    /// The times of what later steps may read, where they are wanted.
+    pub(super) fn kept_times(
+        &mut self,
+        keeps: &[(String, ValueId)],
+        span: Span,
+    ) -> Option<KeptTimes> {
+        let mut times = KeptTimes::default();
+        if self.at.pasts.is_none() {
+            return Some(times);
+        }
+        let timed = |used: &Used| self.at.timed || used.timed;
+        let fields = (0..self.leaves.len()).filter(|f| timed(&self.leaves[*f]));
+        let other = self.leaves.len();
+        let fields: Vec<usize> = fields.chain([other]).collect();
+        for (name, v) in keeps {
+            let mut seen = BTreeMap::new();
+            for field in fields.iter().copied() {
+                let clock = self.clock(field, *v, span)?;
+                let starts = |s: &str| {
+                    let learned = self.learned.iter().find(|l| l.name == s);
+                    learned.map(|l| l.init.clone())
+                };
+                // `t` is another number in a later step.
+                let known = |c: &Coeff| resolved(c.clone(), &["h"], &starts).ok_or(());
+                let clock = clock.and_then(|c| c.try_map(known));
+                seen.insert(self.leaf_key(field), clock);
+            }
+            times.0.insert(name.clone(), seen);
+        }
+        Some(times)
     }
 
     fn added(

@@ -6,10 +6,10 @@
 
 use super::flow::Flow;
 use super::per_use::PerUse;
-use super::run::{At, MAX_EVALUATIONS, MAX_TOTAL, run, too_many_evaluations};
+use super::run::{At, Grid, MAX_EVALUATIONS, MAX_TOTAL, run, too_many_evaluations};
 use super::stage::{Phase, StageProgram, Steps};
+use super::time::KeptTimes;
 use crate::codes;
-use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use std::rc::Rc;
@@ -59,11 +59,10 @@ impl Unrolled {
 }
 
 /// Unrolls one flow, or one for each step, with what they are called. `span` is blamed when there are too many
-/// evaluations, `timed` says that weights of fields depend on time, `per_use` which fields have weights at each place; `sizes`:
-/// of the steps, where they are known and not all equal.
+/// evaluations, `timed` says that weights of fields depend on time, `per_use` which fields have weights at each place.
 pub fn unroll(
     flows: &[(Rc<Flow>, String)],
-    (steps, sizes): (usize, &[Exact]),
+    (steps, grid): (usize, Grid),
     timed: bool,
     per_use: &PerUse,
     span: Span,
@@ -98,6 +97,8 @@ pub fn unroll(
         steps: Vec::new(),
     };
     let (mut varies, mut budget, mut evaluations) = (flows.len() > 1, MAX_TOTAL, 0usize);
+    let wanted = timed || flows.iter().any(|(f, _)| f.reads_time());
+    let mut pasts: Vec<KeptTimes> = Vec::new();
     let start = first.scheme.start.iter().map(|_| Phase::Start);
     for phase in start.chain((0..steps).map(Phase::Step)) {
         if !varies && let Some(first) = all.steps.first() {
@@ -107,17 +108,19 @@ pub fn unroll(
         let at = At {
             phase,
             steps,
-            sizes,
+            grid,
             inner: Steps::Euler,
             solved: false,
             analysed: false,
             timed,
+            pasts: wanted.then_some(&pasts[..]),
             per_use,
             budget,
         };
         let (flow, title) = &flows[of(phase)];
         let mut done = run(flow, at, sink)?;
         done.program.title = title.clone();
+        pasts.push(done.times);
         varies |= done.varies;
         budget = budget.saturating_sub(done.work);
         evaluations += done.program.evaluations();

@@ -10,6 +10,7 @@ use crate::model::coefficient::Coefficients;
 use crate::model::step::{Evaluation, Fields, Function, Kept, Place};
 use crate::passes::assemble::{AssembleError, ModelParts, Options, assemble};
 use crate::scheme::per_use::SHARED;
+use crate::scheme::run::Grid;
 use crate::scheme::stage::{Derived, Phase, StageProgram};
 use crate::scheme::unroll::{Unrolled, unroll};
 use crate::scheme::{Coeff, Flow, StageInstr};
@@ -75,6 +76,10 @@ impl<'f> Stepper<'f> {
         let flows = [(self.flow.clone(), self.flow.scheme.name.name.clone())];
         let mut sink = Vec::new();
         let span = self.flow.span;
+        let grid = Grid {
+            sizes: grid,
+            learned: false,
+        };
         let all = unroll(&flows, (steps, grid), false, &SHARED, span, &mut sink);
         all.ok_or_else(|| MeasureError::Scheme(message(&sink)))
     }

@@ -14,6 +14,7 @@ use odec_compiler::measure::problem::WIDTH;
 
 use odec_compiler::scheme::flow::Flow;
 use odec_compiler::scheme::per_use::SHARED;
+use odec_compiler::scheme::run::Grid;
 use odec_compiler::scheme::stage::Phase;
 use odec_compiler::scheme::unroll::{Unrolled, unroll};
 use odec_compiler::scheme::{Coeff, Combination, Moment, StageInstr, StageProgram};
@@ -518,9 +519,13 @@ fn measured_on(problem: Problem, pattern: &Pattern, flow: &Rc<Flow>, order: usiz
         1 => Vec::new(),
         _ => sizes(pattern, UNROLLED),
     };
+    let grid = Grid {
+        sizes: &given,
+        learned: false,
+    };
     let all = unroll(
         &flows,
-        (UNROLLED, &given),
+        (UNROLLED, grid),
         false,
         &SHARED,
         flow.span,

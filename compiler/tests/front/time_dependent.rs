@@ -1,10 +1,16 @@
 //! The time of evaluations, and weights that depend on it: what a step knows of it, what parameters there are, and what is refused.
 
 use crate::common::{compile_text, model};
+use crate::slopes::{Random, flow, scheme};
 use odec_compiler::analysis::claims::WITHOUT_TIME;
-use odec_compiler::scheme::{Coeff, StageInstr};
+use odec_compiler::measure::graph::fields;
+use odec_compiler::scheme::per_use::SHARED;
+use odec_compiler::scheme::run::Grid;
+use odec_compiler::scheme::stage::Phase;
+use odec_compiler::scheme::unroll::{Unrolled, unroll};
+use odec_compiler::scheme::{Coeff, Combination, Moment, StageInstr, ValueId};
 use odec_graph::Exact;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const WEIGHTS: &str = "weights of time { embed: 2, hidden: 3 }";
 
@@ -12,7 +18,7 @@ fn with(flow: &str, steps: u64, options: &str, definitions: &str) -> String {
     format!("{definitions}\n{}", model(flow, steps, options))
 }
 
-/// The times of all evaluations of a flow's first step, in parts of h, field by field in the order of evaluation.
+/// The times of all evaluations of a flow's last program, in parts of h, field by field in the order of evaluation.
 fn nodes(flow: &str, definitions: &str) -> Vec<String> {
     let outcome = compile_text(&with(flow, 4, WEIGHTS, definitions));
     let checked = outcome.checked();
@@ -82,6 +88,187 @@ fn a_said_time_is_that_of_its_own_evaluation() {
     assert_eq!(nodes("own(both)", nested), both(&["0", "1/2"]));
 }
 
+#[test]
+fn values_of_earlier_steps_have_the_times_of_their_steps() {
+    for scheme in ["abm4", "hamming5", "milne_pece4"] {
+        assert_eq!(nodes(&format!("{scheme}(both)"), ""), both(&["0", "1"]));
+    }
+    // In a model, in a layer too, whose inside stands still.
+    for fields in ["both", "layer"] {
+        let found = nodes(&format!("butcher_hybrid5({fields})"), "");
+        assert_eq!(found, both(&["0", "1/2", "1"]), "{fields}");
+    }
+    let own = |body: &str| format!("scheme own(F) {{ {body} }}");
+    // The state before.
+    let before = own("step x { return x + h*F(x[-1]) + h*F(3*x[-1] - 2*x[-2]) }  start by euler");
+    assert_eq!(nodes("own(both)", &before), both(&["-1", "1"]));
+    // What `start` sets once stays at time 0, and moves no later value.
+    let start = own("start { e = x }  step x { return x + h*F(x + e) }");
+    assert_eq!(nodes("own(both)", &start), both(&["0"]));
+}
+
+/// Steps that are looked at.
+const STEPS: usize = 8;
+
+fn timed(text: &str, sizes: &[Exact]) -> Unrolled {
+    let flow = flow(text);
+    let flows = [(flow.clone(), "s".to_string())];
+    let equal = sizes.iter().all(|h| *h == sizes[0]);
+    let grid = Grid {
+        sizes: if equal { &[] } else { sizes },
+        learned: false,
+    };
+    let mut sink = Vec::new();
+    let all = unroll(
+        &flows,
+        (sizes.len(), grid),
+        true,
+        &SHARED,
+        flow.span,
+        &mut sink,
+    );
+    all.unwrap_or_else(|| panic!("{sink:?}: {text}"))
+}
+
+/// Of each evaluation of a field its time, where it is known, and what a component of the state with rate 1 is at its argument, which is
+/// `origin` at the start; as long as the states before have the times of their steps.
+fn evaluations(
+    all: &Unrolled,
+    name: &str,
+    sizes: &[Exact],
+    origin: &Exact,
+) -> Vec<(Option<Exact>, Exact)> {
+    let (mut x, mut t) = (origin.clone(), origin.clone());
+    let mut past: Vec<BTreeMap<String, Exact>> = Vec::new();
+    let mut found = Vec::new();
+    for (phase, number) in all.phases() {
+        let program = &all.programs[number];
+        let h = match phase {
+            Phase::Start => &sizes[0],
+            Phase::Step(k) => &sizes[k],
+        };
+        let number = |c: &Coeff| {
+            let known = |s: &str| match s {
+                "h" => Some(h.clone()),
+                "t" => Some(t.clone()),
+                _ => None,
+            };
+            c.at(&known).expect("nothing is learned")
+        };
+        let sum = |c: &Combination, values: &[Exact]| -> Exact {
+            let term = |(v, c): (ValueId, &Coeff)| &number(c) * &values[v.0 as usize];
+            c.terms().map(term).sum()
+        };
+        let mut values = vec![x.clone()];
+        for i in &program.instrs {
+            let value = |v: &ValueId| &values[v.0 as usize];
+            let made = match i {
+                StageInstr::Combine(c) => sum(c, &values),
+                StageInstr::Eval { field, .. } if program.fields[*field].name != name => {
+                    Exact::zero()
+                }
+                StageInstr::Eval { at, when, .. } => {
+                    found.push((when.as_ref().map(number), value(&at[0]).clone()));
+                    Exact::one()
+                }
+                StageInstr::Phi { index, at, .. } => {
+                    let whole: i64 = (1..=i64::from(*index)).product();
+                    value(at) * &Exact::ratio(1, whole)
+                }
+                StageInstr::Past {
+                    name,
+                    when: Moment::Ago(n),
+                } => past[past.len() - n][name].clone(),
+                StageInstr::Mix { of, seen, .. } => value(&seen[0][*of][1]).clone(),
+                other => panic!("{other:?}"),
+            };
+            values.push(made);
+        }
+        let kept = program.keeps.iter();
+        let kept = kept.map(|(n, v)| (n.clone(), values[v.0 as usize].clone()));
+        past.push(kept.collect());
+        x = sum(&program.result, &values);
+        if matches!(phase, Phase::Step(_)) {
+            t = &t + h;
+        }
+        if x != t {
+            break;
+        }
+    }
+    found
+}
+
+/// Times are what a component of the state with rate 1 is, exactly, and are known wherever that is a time: later by as much as the start is.
+/// Gives how many are known.
+fn times_are_components(text: &str, sizes: &[Exact]) -> usize {
+    let all = timed(text, sizes);
+    let mut known = 0;
+    for name in fields(&all).into_keys() {
+        let [early, late] =
+            [0, 1].map(|t| evaluations(&all, &name, sizes, &Exact::int(t)).into_iter());
+        for ((when, own), (_, later)) in early.zip(late) {
+            let is_time = &later - &own == Exact::one();
+            assert_eq!(when, is_time.then_some(own), "{name}\n{text}");
+            known += usize::from(is_time);
+        }
+    }
+    known
+}
+
+/// Steps of one size, and of two that come again and again.
+fn grids() -> [Vec<Exact>; 2] {
+    let unequal = (0..STEPS).map(|k| Exact::ratio([3, 2][k % 2], 20));
+    [vec![Exact::ratio(1, 8); STEPS], unequal.collect()]
+}
+
+#[test]
+fn times_are_components_of_the_state_in_random_programs() {
+    let (mut random, mut known) = (Random(3), 0);
+    for _ in 0..100 {
+        let text = scheme(&mut random);
+        for sizes in grids() {
+            let more = times_are_components(&text, &sizes);
+            known += if text.contains("[-") { more } else { 0 };
+        }
+    }
+    assert!(known > 3000, "{known}");
+}
+
+#[test]
+fn times_of_what_differs_from_step_to_step() {
+    let programs = [
+        "scheme s(F) { step x { f = F(x)  s = s[-1] + h*f  return x + h*F(x + s - s[-1]) }  start { s = 0*x } }",
+        "scheme s(F) { step x { f = F(x)  return x + h*F(x + h*f - h*(sum j in 1.. { f[-j] - f })) }  start { f = F(x) } }",
+        "scheme s(F) { step x { f = F(x)  y = x + h*f  return x + h*F(2*y - y[-1]) }  start by heun }",
+    ];
+    for text in programs {
+        for sizes in grids() {
+            let known = times_are_components(text, &sizes);
+            assert!(known > STEPS, "{known}: {text}");
+        }
+    }
+}
+
+/// On steps whose sizes are learned, times count with the sizes at the start, whether or not these are equal.
+#[test]
+fn learned_sizes_count_with_their_starts() {
+    let own = "scheme own(F) { step x { return x + h*F(x[-1]) }  start by euler }";
+    let of = |h: &str| {
+        let options = format!("{WEIGHTS};  learn h = {h}");
+        let outcome = compile_text(&with("own(ffn)", 4, &options, own));
+        let checked = outcome.checked();
+        let program = &checked.programs[checked.programs.len() - 1];
+        let when = program.instrs.iter().find_map(|i| match i {
+            StageInstr::Eval { when, .. } => when.clone(),
+            _ => None,
+        });
+        when.expect("a time").to_string()
+    };
+    assert_eq!(of("1/2"), "-h + t");
+    // The step before the fourth one.
+    assert_eq!(of("1/(k + 1)"), "-1/3 + t");
+}
+
 /// Paths of parameters, without those outside of the evolve.
 fn paths(options: &str) -> BTreeSet<String> {
     let outcome = compile_text(&with("euler(ffn)", 3, options, ""));
@@ -128,13 +315,20 @@ fn a_claim_is_about_fields_without_time_or_about_the_times_of_row_sums() {
     assert!(said(WEIGHTS, "return x + h*F(x, at: 0)").is_empty());
 }
 
-/// Of a value of an earlier step no time is known, so that one beside it cannot be compared with it.
+/// A time beside values of earlier steps is compared with that of the argument, as any other is; where the latter is not known, it may differ.
 #[test]
-fn a_claim_beside_a_time_that_cannot_be_compared_is_one_about_fields_without_time() {
+fn a_claim_beside_a_time_that_is_not_that_of_its_argument_is_one_about_fields_without_time() {
     let multistep = |last: &str| {
         format!(
             "scheme own(F) {{ order 3  step x {{ f = F(x)  p = x + h/12*(23*f - 16*f[-1] + 5*f[-2])
              return x + h/12*(5*F(p{last}) + 8*f - f[-1]) }}  start by kutta3 }}"
+        )
+    };
+    // The time of `d` follows from that of `s`, and takes one more run.
+    let chain = |at: &str| {
+        format!(
+            "scheme own(F) {{ order 1  step x {{ y = x  d = s[-1] - y[-1]  s = x + h*F(x)
+             return x + h*F(x + d[-1], at: {at}) }}  start {{ s = x  y = x  d = 0*x }} }}"
         )
     };
     let one_step = |at: &str| {
@@ -144,7 +338,10 @@ fn a_claim_beside_a_time_that_cannot_be_compared_is_one_about_fields_without_tim
     };
     let cases = [
         (multistep(", at: 0"), true),
+        (multistep(", at: 1"), false),
         (multistep(""), false),
+        (chain("1"), false),
+        (chain("0"), true),
         (one_step("0"), true),
         (one_step("1/2"), false),
     ];
@@ -158,10 +355,12 @@ fn a_claim_beside_a_time_that_cannot_be_compared_is_one_about_fields_without_tim
         let note = if differs { WITHOUT_TIME } else { "" };
         assert_eq!(own.note, note, "{scheme}");
     }
-    let text = with("own(both)", 5, WEIGHTS, &multistep(", at: 0"));
-    let outcome = compile_text(&text).on_its_flow();
-    let codes: Vec<_> = outcome.messages.iter().map(|d| d.code).collect();
-    assert_eq!(codes, ["unproved-claim"], "{}", outcome.rendered());
+    for (at, codes) in [(", at: 0", &["unproved-claim"][..]), (", at: 1", &[])] {
+        let text = with("own(both)", 5, WEIGHTS, &multistep(at));
+        let outcome = compile_text(&text).on_its_flow();
+        let found: Vec<_> = outcome.messages.iter().map(|d| d.code).collect();
+        assert_eq!(found, codes, "{}", outcome.rendered());
+    }
 }
 
 #[test]

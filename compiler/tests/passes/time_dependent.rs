@@ -159,6 +159,47 @@ fn weights_are_those_of_the_time() {
     });
 }
 
+/// The predictor of a method with a history is at the end of the step, and first steps are those of another method.
+#[test]
+fn weights_beside_a_history_are_those_of_the_time() {
+    check("abm4(f)", "5", 3, "left", |p, mut x| {
+        let h = 0.5;
+        let mut rates: Vec<Vec<f64>> = Vec::new();
+        for k in 0..5 {
+            let t = h * k as f64;
+            let f = field(p, &x, t, 3.0);
+            x = match &rates[..] {
+                [.., third, second, first] => {
+                    let by = |c: [f64; 4], newest: &Vec<f64>, older: [&Vec<f64>; 3]| {
+                        let terms = [(h / 24.0 * c[0], newest)].into_iter();
+                        let older = older.into_iter().zip(&c[1..]);
+                        let terms = terms.chain(older.map(|(f, c)| (h / 24.0 * c, f)));
+                        combined(&x, &terms.collect::<Vec<_>>())
+                    };
+                    let end = by([55.0, -59.0, 37.0, -9.0], &f, [first, second, third]);
+                    let end = field(p, &end, t + h, 3.0);
+                    by([9.0, 19.0, -5.0, 1.0], &end, [&f, first, second])
+                }
+                _ => {
+                    let k2 = field(p, &combined(&x, &[(h / 2.0, &f)]), t + h / 2.0, 3.0);
+                    let k3 = field(p, &combined(&x, &[(h / 2.0, &k2)]), t + h / 2.0, 3.0);
+                    let k4 = field(p, &combined(&x, &[(h, &k3)]), t + h, 3.0);
+                    let sixth = h / 6.0;
+                    let terms = [
+                        (sixth, &f),
+                        (2.0 * sixth, &k2),
+                        (2.0 * sixth, &k3),
+                        (sixth, &k4),
+                    ];
+                    combined(&x, &terms)
+                }
+            };
+            rates.push(f);
+        }
+        x
+    });
+}
+
 /// The time of adaptive steps is found while the program runs.
 #[test]
 fn adaptive_steps_take_weights_of_their_times() {

@@ -7,7 +7,7 @@ use super::super::Coeff;
 use super::super::combination::{Combination, ValueId};
 use super::super::flow::Flow;
 use super::super::per_use::{OWN, SHARED};
-use super::super::run::{At, MAX_TOTAL, StageTracer};
+use super::super::run::{At, Grid, MAX_TOTAL, StageTracer};
 use super::super::stage::{Phase, StageInstr, Steps};
 use super::reading::Symbols;
 use super::refusal::Unsupported;
@@ -152,11 +152,12 @@ pub fn solved(flow: &Flow) -> Option<Tableau> {
     let at = At {
         phase: Phase::Step(0),
         steps: 1,
-        sizes: &[],
+        grid: Grid::default(),
         inner: Steps::Exact,
         solved: true,
         analysed: true,
         timed: false,
+        pasts: None,
         per_use: &OWN,
         budget: MAX_TOTAL,
     };

@@ -72,6 +72,7 @@ impl StageTracer<'_> {
         self.at.solved = true;
         self.at.analysed = true;
         self.at.timed = false;
+        self.at.pasts = None;
         // Whoever asks for a tableau tells the places apart itself.
         self.at.per_use = &OWN;
         let outside = (

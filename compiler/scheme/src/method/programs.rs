@@ -6,8 +6,9 @@ use super::super::PerUse;
 use super::super::define::Body;
 use super::super::flow::Flow;
 use super::super::per_use::SHARED;
-use super::super::run::{At, MAX_TOTAL, Run, run};
+use super::super::run::{At, Grid, MAX_TOTAL, Run, run};
 use super::super::stage::{Phase, StageInstr, StageProgram, Steps, Unknown};
+use super::super::time::KeptTimes;
 use super::refusal::Unsupported;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -60,11 +61,15 @@ pub(super) fn at(
     let at = At {
         phase,
         steps,
-        sizes,
+        grid: Grid {
+            sizes,
+            learned: false,
+        },
         inner,
         solved: false,
         analysed: true,
         timed: false,
+        pasts: None,
         per_use,
         budget,
     };
@@ -152,21 +157,23 @@ fn late_as(flow: &Flow, how: How, per_use: &PerUse) -> Result<Late, Unsupported>
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
     };
-    let at = |k, steps| {
+    let at = |k, pasts: Option<&[KeptTimes]>, budget| {
         let at = At {
             phase: Phase::Step(k),
-            steps,
-            sizes: &[],
+            steps: k + 2,
+            grid: Grid::default(),
             inner: how.inner,
             solved: false,
             analysed: how.analysed,
             timed: how.timed,
+            pasts,
             per_use,
-            budget: MAX_TOTAL,
+            budget,
         };
         ran(flow, at)
     };
-    let mut here = at(k, k + 2)?;
+    let unknown = how.timed.then_some(&[][..]);
+    let mut here = at(k, unknown, MAX_TOTAL)?;
     while here.short {
         k *= 2;
         if k > LATEST {
@@ -175,11 +182,25 @@ fn late_as(flow: &Flow, how: How, per_use: &PerUse) -> Result<Late, Unsupported>
                 why: format!("it reads values of more than {LATEST} steps ago"),
             });
         }
-        here = at(k, k + 2)?;
+        here = at(k, unknown, MAX_TOTAL)?;
+    }
+    // What the steps before it kept has the times of what it keeps. Some of these follow from others, and each run finds more.
+    let mut pasts = Vec::new();
+    let mut budget = MAX_TOTAL;
+    let looks_back = !flow.scheme.history.past.is_empty();
+    while how.timed && looks_back && pasts.first() != Some(&here.times) {
+        pasts = vec![here.times.clone(); k];
+        budget = budget.saturating_sub(here.work);
+        // Times that take too much work to find stay unknown.
+        let Ok(more) = at(k, Some(&pasts), budget) else {
+            break;
+        };
+        here = more;
     }
     let mut next = None;
-    if here.varies && !flow.scheme.history.past.is_empty() {
-        let after = at(k + 1, k + 2)?.program;
+    if here.varies && looks_back {
+        pasts.resize(pasts.len() + 1, here.times.clone());
+        let after = at(k + 1, how.timed.then_some(&pasts[..]), MAX_TOTAL)?.program;
         let same = after.instrs == here.program.instrs && after.result == here.program.result;
         next = (!same).then_some(after);
     }
