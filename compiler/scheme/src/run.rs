@@ -22,7 +22,7 @@ use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
-use odec_grammar::diag::{Diagnostic, Label};
+use odec_grammar::diag::{Diagnostic, Label, Severity};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -275,6 +275,12 @@ impl<'s> StageTracer<'s> {
     /// How many messages there are.
     pub(super) fn messages(&self) -> usize {
         self.sink.len()
+    }
+
+    /// Whether something was wrong after so many messages.
+    pub(super) fn failed_since(&self, messages: usize) -> bool {
+        let mut since = self.sink[messages..].iter();
+        since.any(|d| d.severity == Severity::Error)
     }
 
     pub(super) fn sink(&mut self) -> &mut Vec<Diagnostic> {

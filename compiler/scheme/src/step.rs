@@ -15,7 +15,7 @@ use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident, Over, RepeatCount, Step, Stmt};
-use odec_grammar::diag::Diagnostic;
+use odec_grammar::diag::{Diagnostic, Severity};
 use std::collections::BTreeMap;
 
 impl StageTracer<'_> {
@@ -46,7 +46,7 @@ impl StageTracer<'_> {
                     if end.is_none() && !self.misses(frame, &mark) {
                         return None;
                     }
-                    self.back_to(&mark);
+                    self.take_back(&mark);
                     result = self.started(frame).map(|end| Reached {
                         end,
                         embedded: None,
@@ -201,7 +201,7 @@ impl StageTracer<'_> {
         let mark = self.mark();
         let item = value(self, names);
         if item.is_none() && self.misses(names.frame, &mark) {
-            self.back_to(&mark);
+            self.take_back(&mark);
             names.set.insert(name.name.clone(), None);
             return Some(());
         }
@@ -210,7 +210,7 @@ impl StageTracer<'_> {
 
     /// Whether nothing was wrong since, so that a value that is none needs one that is not there yet.
     fn misses(&self, frame: &Frame, mark: &Mark) -> bool {
-        self.is_started(frame) && self.messages() == mark.messages
+        self.is_started(frame) && !self.failed_since(mark.messages)
     }
 
     pub(super) fn mark(&self) -> Mark {
@@ -219,6 +219,14 @@ impl StageTracer<'_> {
             instrs: self.instrs.len(),
             usages: self.leaves.iter().map(|l| l.usages.len()).collect(),
         }
+    }
+
+    /// Takes back what was made since, and what was warned of.
+    fn take_back(&mut self, mark: &Mark) {
+        let since = self.sink().split_off(mark.messages);
+        let errors = since.into_iter().filter(|d| d.severity == Severity::Error);
+        self.sink().extend(errors);
+        self.back_to(mark);
     }
 
     /// Takes back what was made since.

@@ -363,6 +363,19 @@ fn a_claim_beside_a_time_that_is_not_that_of_its_argument_is_one_about_fields_wi
     }
 }
 
+/// What is warned of in a step that lacks a history is not made, and no reason to stop: another scheme takes that step.
+#[test]
+fn a_warning_in_a_first_step_stops_nothing() {
+    let own = "scheme own(F) { order 3  step x { f = F(x)  u = x[-1] + h/8*(9*f + 3*f[-1])
+         return x + h*(F(u, at: 0) + 1/24*(f - 2*f[-1] + f[-2])) }  start by kutta3 }";
+    for (steps, codes) in [(2, &[][..]), (5, &["unproved-claim"])] {
+        let outcome = compile_text(&with("own(both)", steps, WEIGHTS, own)).on_its_flow();
+        assert!(outcome.checked().built.is_some(), "{}", outcome.rendered());
+        let found: Vec<_> = outcome.messages.iter().map(|d| d.code).collect();
+        assert_eq!(found, codes, "{}", outcome.rendered());
+    }
+}
+
 #[test]
 fn what_has_no_time_is_refused_where_it_stands() {
     let refused = [
