@@ -172,8 +172,8 @@ const MEANING: &str = "\
 *Claimed* is the order in the scheme's file; a false claim is an error. *Proved* is the order in exact arithmetic over rooted trees, up to the residual of the claim where it gives one: for splittings with
 exact sub-flows, for implicit methods with their iterations as computed. *Measured* is the slope of log error against log h of the compiled code in f64: on a non-linear system whose errors have a leading
 term alone, and on a general system (linear, non-linear and non-autonomous equations). There, methods with a small leading term look better than their order until rounding dominates
-(`compiler/src/measure/problem.rs`). The sub-flows of splittings are integrated by a Runge–Kutta method of at least their order. Methods for x'' = F(x) are measured on equations of second order,
-the same in both columns. Learned coefficients have their initial values. *Evaluations* are per step after the first steps; a sub-flow counts as one Euler step. `n+` fields: a list.
+(`compiler/src/measure/problem.rs`). Fields see the time that `at:` says, where it does. The sub-flows of splittings are integrated by a Runge–Kutta method of at least their order.
+Methods for x'' = F(x) are measured on equations of second order, the same in both columns. Learned coefficients have their initial values. *Evaluations* are per step after the first steps; a sub-flow counts as one Euler step. `n+` fields: a list.
 
 ";
 

@@ -2,19 +2,22 @@
 //!
 //! Takes a flow on nameless fields and a step size; gives a [`Manifest`] whose entry `forward` maps the input `x` to the output `y`. A
 //! one-step method becomes a program of one step, which is run repeatedly. A method with a history is unrolled, and its history starts
-//! anew in each run. The caller runs it.
+//! anew in each run. A field sees the time that the method evaluates it at, as those of models do, where it is known. Fields of second order
+//! and linear ones see the time of the state; so do several fields where `at:` says no other: each of them comes to a time of its own, and
+//! without terms in a common one Lie's splitting makes no error on a system that is to show its order. The caller runs it.
 
-use super::problem::{Matrix, Problem, WIDTH};
+use super::problem::{Matrix, Problem, T, WIDTH};
 use crate::model::BuildError;
 use crate::model::coefficient::Coefficients;
 use crate::model::step::{Evaluation, Fields, Function, Kept, Place};
 use crate::passes::assemble::{AssembleError, ModelParts, Options, assemble};
+use crate::scheme::method::times_differ;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::run::Grid;
 use crate::scheme::stage::{Derived, Phase, StageProgram};
 use crate::scheme::unroll::{Unrolled, unroll};
 use crate::scheme::{Coeff, Flow, StageInstr};
-use odec_graph::ops::{Exp, Input, Mul, Parameter};
+use odec_graph::ops::{Concat, Exp, Input, Mul, Parameter, Shift, Slice};
 use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, nn};
 use odec_numerics::exponential::sums::over_factorial;
 use odec_program::Bindings;
@@ -58,11 +61,17 @@ pub struct Stepper<'f> {
     flow: &'f Rc<Flow>,
     /// The method unrolled over two steps, if each step computes the same: then one step is planned, and run repeatedly.
     alike: Option<Unrolled>,
+    /// Whether `at:` says times that are not those of arguments.
+    times_differ: bool,
 }
 
 impl<'f> Stepper<'f> {
     pub fn new(flow: &'f Rc<Flow>) -> Stepper<'f> {
-        let mut stepper = Stepper { flow, alike: None };
+        let mut stepper = Stepper {
+            flow,
+            alike: None,
+            times_differ: times_differ(flow),
+        };
         let alone = |u: &Unrolled| {
             u.programs.len() == 1
                 && u.start.is_none()
@@ -80,7 +89,7 @@ impl<'f> Stepper<'f> {
             sizes: grid,
             learned: false,
         };
-        let all = unroll(&flows, (steps, grid), false, &SHARED, span, &mut sink);
+        let all = unroll(&flows, (steps, grid), true, &SHARED, span, &mut sink);
         all.ok_or_else(|| MeasureError::Scheme(message(&sink)))
     }
 
@@ -133,8 +142,9 @@ impl<'f> Stepper<'f> {
         (runs, evaluations): (usize, usize),
         options: Options,
     ) -> Result<Planned, MeasureError> {
-        let graph = evolution(all, problem, sizes)?;
         let fields = fields(all);
+        let timed = fields.len() == 1 || self.times_differ;
+        let graph = evolution(all, problem, sizes, timed)?;
         let matrices = problem.matrices_of(&fields.values().copied().collect::<Vec<_>>());
         let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
         let run = (Precision::F64, Bindings::new(1, 1));
@@ -183,7 +193,13 @@ fn parameter(m: &Matrix) -> Parameter {
 /// The field of the problem.
 struct System<'p> {
     program: &'p StageProgram,
+    /// What the step begins with, and numbers for symbols.
+    start: Value,
+    known: BTreeMap<String, Exact>,
+    /// Whether the problem's time is that of evaluations.
+    timed: bool,
     names: &'p [String],
+    is_linear: &'p [bool],
     params: &'p BTreeMap<String, Value>,
 }
 
@@ -194,6 +210,26 @@ impl System<'_> {
             what: format!("`{path}` is not there"),
         })?;
         nn::linear(b, x, m)
+    }
+
+    /// An argument whose time is that of the evaluation.
+    fn at_time(&self, b: &mut Builder, x: Value, when: &Coeff) -> Result<Value, BuildError> {
+        let missing = || BuildError::Missing(format!("the time {when}"));
+        let ahead = when.sub(&Coeff::symbol("t")).map_err(|_| missing())?;
+        let by = ahead.at(&|s| self.known.get(s).cloned());
+        let by = by.ok_or_else(missing)?;
+        if x == self.start && by.is_zero() {
+            return Ok(x);
+        }
+        let (t, width) = (T as u64, WIDTH as u64);
+        let slice = |b: &mut Builder, x, from, cols| b.push1(Slice { from, cols }, &[x]);
+        let begin = slice(b, self.start, t, 1)?;
+        let time = match by.is_zero() {
+            true => begin,
+            false => b.push1(Shift { by }, &[begin])?,
+        };
+        let (left, right) = (slice(b, x, 0, t)?, slice(b, x, t + 1, width - t - 1)?);
+        Ok(b.push1(Concat, &[left, time, right])?)
     }
 }
 
@@ -237,6 +273,10 @@ impl Fields for System<'_> {
             let what = format!("a field of {} states", e.points.len());
             return Err(BuildError::Missing(what));
         };
+        let x = match e.when.filter(|_| self.timed && !self.is_linear[j]) {
+            Some(when) => self.at_time(b, x, when)?,
+            None => x,
+        };
         let [p, q, r] = ["a", "b", "c"].map(|m| self.times(b, m, x));
         let product = b.push1(Mul, &[p?, q?])?;
         let product = b.push1(Mul, &[product, r?])?;
@@ -258,7 +298,13 @@ fn started(d: &Derived, known: &BTreeMap<String, Exact>) -> Option<Exact> {
 }
 
 /// The graph of the first steps, of these sizes.
-fn evolution(all: &Unrolled, problem: Problem, sizes: &[Exact]) -> Result<Graph, BuildError> {
+fn evolution(
+    all: &Unrolled,
+    problem: Problem,
+    sizes: &[Exact],
+    timed: bool,
+) -> Result<Graph, BuildError> {
+    let timed = timed && !matches!(problem, Problem::Second { .. });
     let mut b = Builder::new();
     let ty = TensorType::state(WIDTH as u64);
     let name = INPUT.into();
@@ -297,7 +343,11 @@ fn evolution(all: &Unrolled, problem: Problem, sizes: &[Exact]) -> Result<Graph,
         };
         let mut system = System {
             program,
+            start: x,
+            known: known.clone(),
+            timed,
             names: &names,
+            is_linear: &is_linear,
             params: &params,
         };
         let mut coefficients = Coefficients::new(known, BTreeMap::new());

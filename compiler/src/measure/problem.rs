@@ -43,7 +43,8 @@ pub const WIDTH: usize = 16;
 /// The highest order that a graded system can show.
 pub const MAX_GRADED: usize = WIDTH - 2;
 const ONE: usize = 0;
-const T: usize = 1;
+/// Time, in all problems.
+pub(super) const T: usize = 1;
 const A: usize = 2;
 const B: usize = 3;
 const Z: usize = 4;

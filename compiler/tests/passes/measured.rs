@@ -30,6 +30,8 @@ fn methods_have_the_order_that_is_proved() {
         "rk4",
         "gauss4",
         "ab3",
+        "abm4",
+        "butcher_hybrid5",
         "strang",
         "suzuki4",
         "imex_euler",
@@ -59,6 +61,45 @@ fn named(name: &str) -> Entry {
     let all = of_text(name, shipped::text(name), shipped::library());
     let mut all = all.unwrap().into_iter();
     all.find(|e| e.name == name).unwrap()
+}
+
+/// A field sees the time that `at:` says and not that of its argument; beside values of earlier steps too.
+#[test]
+fn a_wrong_time_is_measured() {
+    let one_step = |at: &str| {
+        format!("scheme own(F) {{ order 2  step x {{ return x + h*F(x + h/2*F(x){at}) }} }}")
+    };
+    let history = |at: &str| {
+        format!(
+            "scheme own(F) {{ order 3  step x {{ f = F(x)  u = x[-1] + h/8*(9*f + 3*f[-1])
+             return x + h*(F(u{at}) + 1/24*(f - 2*f[-1] + f[-2])) }}  start by kutta3 }}"
+        )
+    };
+    let two_fields = |at: &str| {
+        format!(
+            "scheme own(F, G) {{ order 2  step x {{ y = x + h/2*(F(x) + G(x))
+             return x + h*(F(y{at}) + G(y)) }} }}"
+        )
+    };
+    let times = ["", ", at: 1/2", ", at: 0"];
+    let schemes = [
+        (2, times.map(one_step)),
+        (3, times.map(history)),
+        (2, times.map(two_fields)),
+    ];
+    for (proved, texts) in schemes {
+        for (text, order) in texts.iter().zip([proved, proved, 1]) {
+            let all = of_text("own.ode", text, shipped::library()).unwrap();
+            let e = &all[0];
+            assert_eq!(e.proved, Some(proved), "{text}");
+            for problem in [e.graded().unwrap(), Problem::General] {
+                let curve = measured(e, problem);
+                let found = curve.order.unwrap_or_else(|| panic!("{curve:?} {text}"));
+                let off = (found - order as f64).abs();
+                assert!(off < 0.15, "{found} measured on {problem:?}: {text}");
+            }
+        }
+    }
 }
 
 /// A grid of `steps` steps until about 1: the same few sizes again and again, drawn from a seed, none more than 5/3 of another.
