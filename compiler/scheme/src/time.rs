@@ -34,6 +34,8 @@ pub(super) struct Clocks {
     said: Option<(ValueId, Coeff, Option<AtLabel>)>,
     /// Whether `at:` gave an evaluation another time than that of its argument, or one that cannot be compared with it.
     pub differ: bool,
+    /// Initial values of learned coefficients, by name.
+    starts: BTreeMap<String, Exact>,
 }
 
 /// `at: 1/2`.
@@ -164,6 +166,7 @@ impl StageTracer<'_> {
             let own = own.and_then(|c| self.of_size(&c.ahead));
             let begin = self.clock(field, of, span)?;
             let then = begin.and_then(|c| c.ahead.add(&later).ok());
+            let then = then.and_then(|c| self.at_start(&c));
             let then = then.and_then(|c| self.of_size(&c));
             let differs = own.is_none() || own != then;
             self.clocks.differ |= differs;
@@ -300,13 +303,10 @@ impl StageTracer<'_> {
             let mut seen = BTreeMap::new();
             for field in fields.iter().copied() {
                 let clock = self.clock(field, *v, span)?;
-                let starts = |s: &str| {
-                    let learned = self.learned.iter().find(|l| l.name == s);
-                    learned.map(|l| l.init.clone())
-                };
                 // `t` is another number in a later step.
-                let known = |c: &Coeff| resolved(c.clone(), &["h"], &starts).ok_or(());
-                let clock = clock.and_then(|c| c.try_map(known));
+                let is_known =
+                    |c: &Clock| !c.state.symbols().contains(T) && !c.ahead.symbols().contains(T);
+                let clock = clock.filter(is_known);
                 seen.insert(self.leaf_key(field), clock);
             }
             times.0.insert(name.clone(), seen);
@@ -320,24 +320,33 @@ impl StageTracer<'_> {
         known: &[Option<Clock>],
         span: Span,
     ) -> Option<Option<Clock>> {
-        let mut sum = Clock {
-            state: Coeff::zero(),
-            ahead: Coeff::zero(),
-        };
+        let (mut state, mut ahead) = (Coeff::zero(), Coeff::zero());
         for (v, c) in c.terms() {
-            let Some(clock) = known.get(v.0 as usize).cloned().flatten() else {
+            let Some(clock) = known.get(v.0 as usize).and_then(Option::as_ref) else {
                 return Some(None);
             };
-            let plus = |machine: &mut Self, to: &mut Coeff, part: &Coeff| {
-                machine.charge(to.weight() + c.weight() * part.weight(), span)?;
-                let added = c.mul(part).and_then(|more| to.add(&more));
-                *to = machine.exact(added, span)?;
-                Some(())
+            self.charge(c.weight(), span)?;
+            let Some(c) = self.at_start(c) else {
+                return Some(None);
             };
-            plus(self, &mut sum.state, &clock.state)?;
-            plus(self, &mut sum.ahead, &clock.ahead)?;
+            for (to, part) in [(&mut state, &clock.state), (&mut ahead, &clock.ahead)] {
+                self.charge(to.weight() + c.weight() * part.weight(), span)?;
+                // What has too many terms is not known.
+                let Ok(sum) = c.mul(part).and_then(|more| to.add(&more)) else {
+                    return Some(None);
+                };
+                *to = sum;
+            }
         }
-        Some(Some(sum))
+        Some(Some(Clock { state, ahead }))
+    }
+
+    /// With the initial values of learned coefficients: a sum over a history has one for each entry.
+    fn at_start(&mut self, c: &Coeff) -> Option<Coeff> {
+        let starts = &mut self.clocks.starts;
+        let more = self.learned.iter().skip(starts.len());
+        starts.extend(more.map(|l| (l.name.clone(), l.init.clone())));
+        resolved(c.clone(), &["h", T], &|s| starts.get(s).cloned())
     }
 
     /// The time as a number of a step program.

@@ -107,6 +107,15 @@ fn values_of_earlier_steps_have_the_times_of_their_steps() {
     assert_eq!(nodes("own(both)", &start), both(&["0"]));
 }
 
+/// Learned coefficients count with their initial values, of which a long history has more than one sum of symbols holds.
+#[test]
+fn times_beside_learned_coefficients_are_those_at_the_start() {
+    let long = compile_text(&with("iiet_refresh(ffn)", 70, WEIGHTS, ""));
+    assert!(long.checked.is_some(), "{}", long.rendered());
+    let own = "scheme own(F) { learn c = 1/3  step x { f = F(x)  g = F(x[-1] + h*f)  return x + h*F(x + c*h*g) }  start by euler }";
+    assert_eq!(nodes("own(ffn)", own), ["ffn 0", "ffn 0", "ffn 1/3"]);
+}
+
 /// Steps that are looked at.
 const STEPS: usize = 8;
 
