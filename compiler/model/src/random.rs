@@ -95,7 +95,13 @@ impl GraphBuilder<'_> {
             match at {
                 Phase::Step(k) if k as u64 >= steps => break,
                 Phase::Step(k) if k as u64 == from && from > 0 => {
-                    let values = kept.values_mut().flatten().chain([&mut x]);
+                    // What `start` sets once is read by the last steps as any value from outside is.
+                    let once = |name: &str| {
+                        let mut flows = e.flows.iter();
+                        flows.any(|(f, _)| f.scheme.history.constants.contains(name))
+                    };
+                    let earlier = kept.iter_mut().filter(|(name, _)| !once(name));
+                    let values = earlier.flat_map(|(_, values)| values).chain([&mut x]);
                     for v in values {
                         *v = b.push1(StopGradient, &[*v])?;
                     }

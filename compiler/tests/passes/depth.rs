@@ -18,7 +18,7 @@ const HIDDEN: usize = 6;
 
 fn planned(flow: &str, extent: &str, options_: &str, train: &str) -> Manifest {
     let text = format!(
-        "field f = swiglu(hidden: {HIDDEN})\nfield g = rmsnorm |> attention(heads: 2, causal, rope)\n\
+        "scheme injected(F) {{ start {{ e = x }}  step x {{ return F(x + e) }} }}\nfield f = swiglu(hidden: {HIDDEN})\nfield g = rmsnorm |> attention(heads: 2, causal, rope)\n\
          model m {{\n  input tokens(vocab: {VOCAB}, context: 4)\n  embed learned(width: {WIDTH})\n  \
          evolve {flow} for {extent} steps {{ {options_} }}\n  output logits(tied)\n  init normal(std: 0.5)\n}}\n\
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
@@ -363,5 +363,34 @@ fn as_many_steps_as_drawn_are_made_and_the_gradient_goes_through_the_last() {
         let end = (0..3).fold(embedded(&p, &x), |x, _| euler(&p, x));
         assert!((loss.unwrap() - loss_of(&p, &end, &y)).abs() < 1e-12);
         assert!(drawn.program.entries.contains_key("decode"));
+    }
+}
+
+/// Input injection: what `start` sets once belongs to no step, and the last steps read it.
+#[test]
+fn the_gradient_of_the_last_steps_goes_through_what_the_start_set() {
+    let (x, y) = (tokens(AT, VOCAB as u64, 1), tokens(AT, VOCAB as u64, 5));
+    let options = "weights shared;  gradient last(2)";
+    for extent in ["5", "random(log_normal_poisson(mean: 3), max: 5)"] {
+        let planned = planned("injected(f)", extent, options, "precision f64");
+        let mut e = executor(&planned);
+        let number = [("steps", Value::I32(&[5]))];
+        let io = [&inputs(&x, &y)[..], &number].concat();
+        let given = if extent == "5" { &io[..2] } else { &io };
+        e.run("grad", AT, given, &[]).unwrap();
+        let (p, gradient) = (params(&e, State::Params), params(&e, State::Grads));
+        let step = |p: &Params, x: &[f64], from: &[f64]| {
+            let from = from.to_vec();
+            field(p, &plus(x, &[(1.0, &from)]))
+        };
+        let from = embedded(&p, &x);
+        let until = (0..3).fold(from.clone(), |x, _| step(&p, &x, &from));
+        let along = |q: &Params| {
+            let from = embedded(q, &x);
+            let end = (0..2).fold(until.clone(), |x, _| step(q, &x, &from));
+            loss_of(q, &end, &y)
+        };
+        let [found, wanted] = slopes(&p, &gradient, along);
+        assert!((found - wanted).abs() < 1e-8, "{extent}: {found} {wanted}");
     }
 }
