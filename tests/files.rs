@@ -183,6 +183,44 @@ fn outputs_go_over_no_file_of_a_run_or_an_artifact() {
     place.good(&["train", "--resume", "run", "--steps", "2"]);
 }
 
+/// `new/../kept` is no place before `new` is made, and another one's place behind it.
+#[test]
+fn a_place_behind_a_missing_folder_is_none() {
+    let place = Place::new();
+    fs::create_dir(place.at("kept")).expect("a folder");
+    place.write("kept/thesis.txt", "mine");
+    place.write("kept/loss.svg", "mine");
+    let broken = place.broken();
+    for args in [
+        ["build", broken, "-o", "new/../kept"],
+        ["train", broken, "--out", "new/../kept"],
+        ["train", broken, "--out", "a/b/../../kept"],
+        ["analyze", broken, "--svg", "new/../kept"],
+    ] {
+        refused(&place, &args, &["by `..`", "there is none"]);
+    }
+    assert!(!place.at("new").exists() && !place.at("a").exists());
+    assert_eq!(place.list("kept"), ["loss.svg", "thesis.txt"]);
+}
+
+/// An exploration goes on from its files.
+#[test]
+fn files_of_an_exploration_are_not_replaced() {
+    let place = Place::new();
+    fs::create_dir_all(place.at("ex/results")).expect("a folder");
+    place.write("ex/exploration.json", "{}");
+    place.write("ex/results/a.json", "{}");
+    for file in [
+        "ex/exploration.json",
+        "ex/ranking.json",
+        "ex/results/b.json",
+    ] {
+        let graph = ["graph", "tiny.ode", "-o", file];
+        refused(&place, &graph, &["is a file of the exploration in", "ex"]);
+    }
+    place.good(&["graph", "tiny.ode", "-o", "ex/graph.svg"]);
+}
+
 #[test]
 fn nothing_is_begun_in_an_artifact() {
     let place = Place::new();

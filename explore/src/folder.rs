@@ -10,6 +10,8 @@ use odec_runtime::Shown;
 use odec_runtime::system::files::{create_folder, write_file};
 use odec_runtime::system::input;
 use odec_runtime::system::output;
+pub use odec_runtime::system::owned::exploration::{EXECUTED, PICTURE, PLAN, RANKING};
+use odec_runtime::system::owned::exploration::{PROMOTIONS, RESULTS, RUNGS, STEP_TIMES, TIME};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -17,20 +19,8 @@ use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-pub const PLAN: &str = "exploration.json";
-/// The evidence.
-pub const RANKING: &str = "ranking.json";
-/// What trials took.
-pub const EXECUTED: &str = "executed.json";
-/// The picture of the ranking.
-pub const PICTURE: &str = "ranking.svg";
 /// The folder of all runs.
 pub const TRIALS: &str = "trials";
-const RESULTS: &str = "results";
-const RUNGS: &str = "rungs";
-const PROMOTIONS: &str = "promotions.json";
-const TIME: &str = "time.json";
-const STEP_TIMES: &str = "step_times.json";
 const LOCK: &str = ".lock";
 
 /// Most bytes of a file that is read back.

@@ -142,6 +142,8 @@ pub enum ArtifactError {
         "{path} belongs to the run in {run}, where a process trains; wait for it, or choose another name with -o"
     )]
     Busy { path: String, run: String },
+    #[error("{path} leaves the folder {missing} by `..`, and there is none; name the place itself")]
+    Nowhere { path: String, missing: String },
     #[error("cannot write {path}: {source}; {}, then build again", remedy(source))]
     Write { path: String, source: io::Error },
     #[error("{path}: {source}")]
@@ -556,6 +558,10 @@ pub fn may_replace(path: &Path) -> Result<(), ArtifactError> {
         path: path.shown(),
         why,
     };
+    if let Some(missing) = files::left_but_missing(path) {
+        let (path, missing) = (path.shown(), missing.shown());
+        return Err(ArtifactError::Nowhere { path, missing });
+    }
     if let Some(artifact) = owned::artifact_around(path) {
         let (path, artifact) = (path.shown(), artifact.shown());
         return Err(ArtifactError::Within { path, artifact });

@@ -8,7 +8,7 @@
 use super::shown::Shown;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use tempfile::TempDir;
 
 /// How names of working folders begin.
@@ -46,6 +46,19 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
 pub fn is_denied(e: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     matches!(e.kind(), PermissionDenied | ReadOnlyFilesystem)
+}
+
+/// The folder that is not there and that a path leaves by `..`: once it is made, the path is another place than it was before.
+pub fn left_but_missing(path: &Path) -> Option<PathBuf> {
+    let mut so_far = PathBuf::new();
+    for part in path.components() {
+        let inside = so_far.components().next().is_some();
+        if part == Component::ParentDir && inside && !so_far.is_dir() {
+            return Some(so_far);
+        }
+        so_far.push(part);
+    }
+    None
 }
 
 /// Whether something has this name, be it a link to nothing.

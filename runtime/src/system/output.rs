@@ -1,7 +1,7 @@
 //! Writes files that a user names: `-o`, `--svg`, `--outputs`.
 //!
 //! Written whole or not at all. Links are followed, devices and pipes written to as they are, permissions kept. A file of a
-//! run or of an artifact is refused, before any work ([`check`]) and again when it is written.
+//! run, of an exploration or of an artifact is refused, before any work ([`check`]) and again when it is written.
 
 use crate::system::files;
 use crate::system::owned;
@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 pub enum OutputError {
     #[error("{path} is a file of the run in {run}, which needs it; name another file")]
     OfRun { path: String, run: String },
+    #[error("{path} is a file of the exploration in {folder}, which needs it; name another file")]
+    OfExploration { path: String, folder: String },
     #[error("{path} is in the artifact {artifact}, which holds nothing else; name another place")]
     OfArtifact { path: String, artifact: String },
     #[error(
@@ -23,6 +25,8 @@ pub enum OutputError {
     Source { path: String },
     #[error("{path} is read by this command; name another file")]
     Read { path: String },
+    #[error("{path} leaves the folder {missing} by `..`, and there is none; name the place itself")]
+    Nowhere { path: String, missing: String },
     #[error("cannot write {path}: {source}")]
     Write { path: String, source: io::Error },
 }
@@ -30,7 +34,7 @@ pub enum OutputError {
 /// Whether a file may be written: asked before any work.
 ///
 /// # Errors
-/// When it belongs to a run or an artifact, is a folder, read-only, or has no folder to lie in.
+/// When it belongs to a run, an exploration or an artifact, is a folder, read-only, or has no folder to lie in.
 pub fn check(path: &Path) -> Result<(), OutputError> {
     let refused = |source| OutputError::Write {
         path: path.shown(),
@@ -53,14 +57,22 @@ pub fn check(path: &Path) -> Result<(), OutputError> {
         let run = run.display().to_string();
         return Err(OutputError::OfRun { path, run });
     }
+    if let Some(folder) = owned::exploration_of(&place) {
+        let folder = folder.display().to_string();
+        return Err(OutputError::OfExploration { path, folder });
+    }
     apart_from_artifacts(&place, path)
 }
 
 /// Whether files may be written into a folder, which need not be there yet: asked before any work.
 ///
 /// # Errors
-/// When it is an artifact, or lies in one.
+/// When it is an artifact, lies in one, or leaves a folder that is not there.
 pub fn check_folder(folder: &Path) -> Result<(), OutputError> {
+    if let Some(missing) = files::left_but_missing(folder) {
+        let (path, missing) = (folder.shown(), missing.shown());
+        return Err(OutputError::Nowhere { path, missing });
+    }
     apart_from_artifacts(&folder.join("_"), folder.shown())
 }
 

@@ -23,6 +23,27 @@ pub const LOCK: &str = ".lock";
 /// All that a run writes into its folder.
 pub const FILES: [&str; 7] = [CHECKPOINT, MODEL, METRICS, CHART, TOKENIZER, KEPT, LOCK];
 
+/// File names in the folder of an exploration.
+pub mod exploration {
+    pub const PLAN: &str = "exploration.json";
+    /// The evidence.
+    pub const RANKING: &str = "ranking.json";
+    /// What trials took.
+    pub const EXECUTED: &str = "executed.json";
+    /// The picture of the ranking.
+    pub const PICTURE: &str = "ranking.svg";
+    pub const PROMOTIONS: &str = "promotions.json";
+    pub const TIME: &str = "time.json";
+    pub const STEP_TIMES: &str = "step_times.json";
+    /// All of them.
+    pub const FILES: [&str; 7] = [
+        PLAN, RANKING, EXECUTED, PICTURE, PROMOTIONS, TIME, STEP_TIMES,
+    ];
+    /// The folders of what came out of trials, in which nothing else stands.
+    pub const RESULTS: &str = "results";
+    pub const RUNGS: &str = "rungs";
+}
+
 /// What [`LOCK`] holds.
 pub(crate) const MARK: &[u8] = b"odec run 1\n";
 
@@ -100,6 +121,22 @@ pub fn is_of_another(run: &Path, identity: &str) -> bool {
 pub fn is_locked(run: &Path) -> bool {
     let lock = open_lock(&run.join(LOCK));
     lock.is_some_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// The exploration that a file belongs to.
+pub fn exploration_of(place: &Path) -> Option<&Path> {
+    use exploration::{FILES, PLAN, RESULTS, RUNGS};
+    let folder = files::parent(place);
+    let is_named =
+        |path: &Path, names: &[&str]| names.iter().any(|n| path.file_name() == Some(n.as_ref()));
+    let own = if is_named(folder, &[RESULTS, RUNGS]) {
+        files::parent(folder)
+    } else if is_named(place, &FILES) {
+        folder
+    } else {
+        return None;
+    };
+    own.join(PLAN).is_file().then_some(own)
 }
 
 /// What every version's manifest has, enough to know the artifact's files by.
