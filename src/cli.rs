@@ -474,7 +474,7 @@ pub enum Emit {
 pub struct Build {
     #[command(flatten)]
     pub source: Source,
-    /// The artifact to write [default: FILE with .odex]
+    /// The artifact to write [default: the name of FILE with .odex, in the folder where odec is started]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
     /// cpu (this machine), cpu:amx, cpu:avx512bf16, cpu:avx512, cpu:avx2, cpu:portable, or a GPU: sm_80, sm_90a

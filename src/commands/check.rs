@@ -114,7 +114,9 @@ fn order(e: &Evolved) -> String {
             let least = found.first.as_ref().is_some_and(|first| !first.exactly);
             let least = if least { "at least " } else { "" };
             let on = unequal.map_or(String::new(), |u| format!(" {}", u.brief(found.order)));
-            let timeless = match e.timed && times_differ(&e.flow) {
+            // At the end of a step Euler's method still has order 1.
+            let others = e.at_end && found.order > 1 || times_differ(&e.flow);
+            let timeless = match e.timed && others {
                 true => format!(", {WITHOUT_TIME}"),
                 false => String::new(),
             };

@@ -275,7 +275,12 @@ fn too_short(
             .label("applied here")
             .also(c.span, "this claim does not hold"),
     };
-    sink.push(with_start(d, flow, first, order));
+    sink.push(match diverges(i, flow) {
+        Some(_) => d.help(format!(
+            "with exact starting values it has order {order}, but it is not zero-stable: it converges from no start"
+        )),
+        None => with_start(d, flow, first, order),
+    });
     None
 }
 

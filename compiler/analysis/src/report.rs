@@ -57,6 +57,8 @@ pub struct Evolved {
     pub per_use: PerUse,
     /// Whether a field depends on time.
     pub timed: bool,
+    /// Whether a field's weights are those of the end of a step, wherever in it they are used.
+    pub at_end: bool,
     /// The largest step size it is taken with.
     pub h: Exact,
     /// Of all steps.

@@ -14,6 +14,7 @@ use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::expansion::{MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
 use crate::scheme::method::{Unsupported, first_programs, first_steps, located, short_steps};
+use crate::scheme::multistep::starter;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;
@@ -168,15 +169,6 @@ fn what(m: &Missed, usual: &General, trees: &Trees) -> String {
     }
 }
 
-/// Methods of the library that take first steps, with their orders.
-const STARTERS: [(usize, &str); 5] = [
-    (2, "heun"),
-    (3, "kutta3"),
-    (4, "rk4"),
-    (6, "butcher6"),
-    (10, "hairer10"),
-];
-
 /// How the first steps could be taken, such that an order is left.
 pub fn how_to_start(flow: &Flow, order: usize) -> String {
     if let Ok(own) = pair(flow) {
@@ -186,9 +178,8 @@ pub fn how_to_start(flow: &Flow, order: usize) -> String {
         None => "set the values before the first step: `start { … }`",
         Some(_) => "give them better values before the first step, in `start { … }`",
     };
-    let enough = STARTERS.iter().find(|(p, _)| p + 1 >= order);
-    match enough {
-        Some((_, name)) if can_be_started(flow) => {
+    match starter(order) {
+        Some(name) if can_be_started(flow) => {
             format!("take the first steps with another scheme: `start by {name}`")
         }
         _ => entries.to_string(),

@@ -375,7 +375,9 @@ fn assemble(
     let several = build::several(spec, &params, decode.as_ref())?;
     let loss = build::loss(spec, &params)?;
     let (grad, no_gradient) = build::grad(spec, &params)?;
-    untrained::check(spec, &no_gradient, sink);
+    let trained = params.iter().filter(|p| spec.tune.trains(&p.path));
+    let trained: Vec<&str> = trained.map(|p| p.path.as_str()).collect();
+    untrained::check(spec, &trained, &no_gradient, sink);
     let (train, named) = train.unzip();
     let halves = train
         .as_ref()
@@ -495,14 +497,19 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<StagePr
     let flow = opaque_field::alone(&scheme, start_by.clone(), settings.clone(), listed);
     let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];
-    let mut unrolled = unroll(
-        &flows,
-        (STEPS_ALONE, Grid::default()),
-        false,
-        &SHARED,
-        scheme.name.span,
-        sink,
-    )?;
+    let steps = |n: usize, sink: &mut Vec<Diagnostic>| {
+        let all = (n, Grid::default());
+        unroll(&flows, all, false, &SHARED, scheme.name.span, sink)
+    };
+    let mut said = Vec::new();
+    let mut unrolled = steps(STEPS_ALONE, &mut said);
+    // What depends on the number of the step may be made for fewer steps: `1/(2 - k)`. Those of a model are looked at there.
+    if unrolled.is_none() && scheme.numbered {
+        said.clear();
+        unrolled = steps(1, &mut said);
+    }
+    sink.append(&mut said);
+    let mut unrolled = unrolled?;
     keep::rewrite(&mut unrolled.programs, sink)?;
     let instance = Instance {
         scheme,

@@ -16,7 +16,9 @@ use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{Grid, MAX_EVALUATIONS};
 use crate::scheme::scalar::{Scope, constant, whole};
 use crate::scheme::stage::Phase;
+use crate::scheme::stage::StageProgram;
 use crate::scheme::unroll::{Unrolled, unroll};
+use crate::scheme::unused::is_deliberate;
 use crate::scheme::work::Routing;
 use crate::scheme::{Flow, Learned, PerUse};
 use crate::step_rule;
@@ -26,7 +28,7 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::{Exact, Site};
 use odec_program::kernel::Share;
 use odec_program::manifest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
@@ -161,6 +163,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         );
         return None;
     }
+    unread_coefficients(&flows, programs, r.sink);
     let h_at = e.options.iter().find_map(|o| match o {
         EvolveOption::H { span, .. } | EvolveOption::LearnH { span, .. } => Some(*span),
         EvolveOption::Gradient { .. }
@@ -206,6 +209,32 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     spec.functions_are_finite(r.sink)?;
     fit(e, &mut spec, r.sink)?;
     Some(spec)
+}
+
+/// Warns about learned coefficients of which no step has anything left: those of values from before the first step, which are 0.
+fn unread_coefficients(
+    flows: &[(Rc<Flow>, String)],
+    programs: &[StageProgram],
+    sink: &mut Vec<Diagnostic>,
+) {
+    let read: BTreeSet<Span> = (programs.iter().flat_map(|p| &p.learned))
+        .map(|l| l.span)
+        .collect();
+    let mut said = BTreeSet::new();
+    for l in flows.iter().flat_map(|(f, _)| &f.scheme.learns) {
+        if is_deliberate(&l.name) || read.contains(&l.name.span) || !said.insert(l.name.span) {
+            continue;
+        }
+        let message = format!(
+            "`{}` is not part of the model: no step uses it",
+            l.name.name
+        );
+        sink.push(
+            Diagnostic::warning(codes::UNUSED_NAME, l.name.span, message)
+                .label("all that it multiplies is 0 in these steps")
+                .help("values from before the first step are 0, and histories do not go from one `evolve` to another; take more steps, or set first values in `start { … }`"),
+        );
+    }
 }
 
 impl EvolveSpec {
@@ -355,6 +384,11 @@ impl EvolveSpec {
             || fields.any(|f| f.facts.reads_time)
     }
 
+    fn is_at_end(&self) -> bool {
+        let mut policies = self.policies.iter().flatten();
+        policies.any(|s| matches!(s, Sharing::TimeDependent(o) if o.at_end))
+    }
+
     /// Warns where a method with a history has a lower order because steps are unequal; gives these schemes.
     pub fn warn_of_unequal_steps(&self, sink: &mut Vec<Diagnostic>) -> Vec<String> {
         let Some(at) = self.h_at else {
@@ -391,6 +425,7 @@ impl EvolveSpec {
                     step: k,
                     per_use: per_use.clone(),
                     timed: self.is_timed(),
+                    at_end: self.is_at_end(),
                 };
                 seen.push((key, evolved));
             }

@@ -187,7 +187,9 @@ impl<'s> Layers<'_, 's> {
             Sharing::TimeDependent(o) => Some(o),
             _ => None,
         };
-        let ends = weights.is_some_and(|o| o.at_end).then(TimeDependent::end);
+        // The start is no step, and has no end.
+        let ends = weights.is_some_and(|o| o.at_end) && self.at != Phase::Start;
+        let ends = ends.then(TimeDependent::end);
         let time = match ends.as_ref().or(when) {
             None => None,
             Some(when) => Some(At {

@@ -8,46 +8,47 @@ use crate::codes;
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeSet;
 
-/// Owners that a message names; of more it gives the number.
+/// Paths that a message names; of more it gives the number.
 const NAMED: usize = 5;
 
-/// Warns about parameters that are to be trained and have no gradient.
-pub fn check(spec: &Spec, paths: &[String], sink: &mut Vec<Diagnostic>) {
-    if paths.is_empty() {
+/// Warns about parameters that have no gradient, of all that are to be trained.
+pub fn check(spec: &Spec, all: &[&str], untrained: &[String], sink: &mut Vec<Diagnostic>) {
+    if untrained.is_empty() {
         return;
     }
-    let mut owners: Vec<&str> = Vec::new();
-    let mut seen = BTreeSet::new();
-    for path in paths {
-        let owner = owner(path);
-        if seen.insert(owner) {
-            owners.push(owner);
-        }
-    }
-    let named: Vec<String> = (owners.iter().take(NAMED))
-        .map(|o| format!("`{o}`"))
+    let known: BTreeSet<&str> = untrained.iter().map(String::as_str).collect();
+    let mut named: Vec<&str> = untrained.iter().map(|p| whole(p, all, &known)).collect();
+    named.dedup();
+    let shown: Vec<String> = (named.iter().take(NAMED))
+        .map(|p| format!("`{p}`"))
         .collect();
-    let more = match owners.len().saturating_sub(NAMED) {
+    let more = match named.len().saturating_sub(NAMED) {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    let count = crate::scheme::resolve::count(paths.len(), "parameter");
-    let message = format!("no gradient reaches {count}: {}{more}", named.join(", "));
+    let count = crate::scheme::resolve::count(untrained.len(), "parameter");
+    let message = format!("no gradient reaches {count}: {}{more}", shown.join(", "));
     let cut = spec.evolves.iter().find(|e| e.last.is_some());
     let d = match cut.and_then(|e| e.gradient_at) {
         Some(span) => Diagnostic::warning(codes::NO_GRADIENT, span, message)
             .label("the gradient ends here, so they stay as they begin")
-            .help("share the weights (`weights shared`) and tie the embedding (`logits(tied)`), or leave `gradient` out"),
+            .help("weights that all steps share (`weights shared`) and a tied embedding (`logits(tied)`) are trained by the last steps; without `gradient` all steps are"),
         None => Diagnostic::warning(codes::NO_GRADIENT, spec.name.span, message)
             .label("the loss does not depend on them"),
     };
     sink.push(d);
 }
 
-/// `step.3` of `step.3.att.q.weight`, `embed` of `embed.token.weight`.
-fn owner(path: &str) -> &str {
-    let mut dots = path.match_indices('.').map(|(at, _)| at);
-    let first = dots.next();
-    let after_number = dots.find(|at| path[..*at].ends_with(|c: char| c.is_ascii_digit()));
-    &path[..after_number.or(first).unwrap_or(path.len())]
+/// The shortest beginning of a path below which no parameter has a gradient.
+fn whole<'p>(path: &'p str, all: &[&str], untrained: &BTreeSet<&str>) -> &'p str {
+    let below = |start: &str, p: &str| {
+        p.strip_prefix(start)
+            .is_some_and(|rest| rest.starts_with('.'))
+    };
+    let starts = path.match_indices('.').map(|(at, _)| &path[..at]);
+    let mut starts = starts.filter(|start| {
+        let mut below_it = all.iter().filter(|p| below(start, p));
+        below_it.all(|p| untrained.contains(p))
+    });
+    starts.next().unwrap_or(path)
 }

@@ -153,10 +153,7 @@ impl StageTracer<'_> {
             return Some(None);
         };
         let part = self.constant(e, &names.numbers())?;
-        let h = match names.before {
-            true => Coeff::zero(),
-            false => names.frame.h.clone(),
-        };
+        let h = self.step_size(e.span, names)?;
         let ahead = self.exact(h.mul(&Coeff::constant(part)), e.span)?;
         let label = AtLabel {
             place: e.span,

@@ -7,7 +7,7 @@
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
-use super::define::SchemeDef;
+use super::define::{OrderClaim, SchemeDef};
 use super::embedded::Reached;
 use super::flow::{Flow, FlowArgKind};
 use super::resolve::{count, flow_for_field};
@@ -18,7 +18,7 @@ use super::stage::{Moment, Phase};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_grammar::ast::{Expr, Ident};
+use odec_grammar::ast::{Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_numerics::multistep as numerics;
 use odec_numerics::variable::{self, Family};
@@ -76,6 +76,30 @@ impl Multistep {
     }
 }
 
+/// The order that a scheme claims, where that is a plain number; else 0.
+fn claimed(def: &SchemeDef) -> usize {
+    let literal = |c: &OrderClaim| match &c.order.kind {
+        ExprKind::Number(text) => text.parse().ok(),
+        _ => None,
+    };
+    def.claims.iter().find_map(literal).unwrap_or(0)
+}
+
+/// Methods of the library that take first steps, with their orders.
+const STARTERS: [(usize, &str); 5] = [
+    (2, "heun"),
+    (3, "kutta3"),
+    (4, "rk4"),
+    (6, "butcher6"),
+    (10, "hairer10"),
+];
+
+/// What could take the first steps, such that this order is left: a step of order q has a local error of order q + 1.
+pub fn starter(order: usize) -> Option<&'static str> {
+    let enough = STARTERS.iter().find(|(p, _)| p + 1 >= order);
+    enough.map(|(_, name)| *name)
+}
+
 /// What belongs to a multistep method, and to nothing else.
 pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
     let steps = m.steps();
@@ -92,7 +116,10 @@ pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
             let message = format!("a method of {} needs a start", count(steps, "step"));
             let d = Diagnostic::error(codes::MISSING_START, m.span, message)
                 .label("the first steps have no earlier values")
-                .help("take them with another scheme: `start by heun`");
+                .help(format!(
+                    "take them with another scheme: `start by {}`",
+                    starter(claimed(def)).unwrap_or("heun")
+                ));
             sink.push(d);
         }
         (Some(by), 0 | 1) => {

@@ -229,7 +229,7 @@ impl StageTracer<'_> {
         }
     }
 
-    fn step_size(&mut self, span: Span, names: &Names) -> Option<Coeff> {
+    pub(super) fn step_size(&mut self, span: Span, names: &Names) -> Option<Coeff> {
         if !names.before {
             return Some(names.frame.h.clone());
         }

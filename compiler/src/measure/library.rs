@@ -133,6 +133,7 @@ impl Entry {
             step: 0,
             per_use: SHARED.clone(),
             timed: false,
+            at_end: false,
             h: largest.clone(),
             sizes: Sizes::Known(sizes.to_vec()),
         };

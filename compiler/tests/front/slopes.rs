@@ -572,6 +572,7 @@ fn proved_on(flow: &Rc<Flow>, sizes: Sizes) -> Option<Found> {
         step: 0,
         per_use: SHARED.clone(),
         timed: false,
+        at_end: false,
         h: Exact::one(),
         sizes,
     };

@@ -82,6 +82,25 @@ fn multistep_methods_know_the_end_of_the_step() {
     );
 }
 
+/// Weights of the end of the step are so in every evaluation; the start is no step.
+#[test]
+fn weights_of_the_end_of_a_step() {
+    let right = "weights of time { embed: 2, hidden: 3, at: right }";
+    let at_end = |flow: &str, options: &str, definitions: &str| {
+        let outcome = compile_text(&with(flow, 3, options, definitions));
+        outcome
+            .checked()
+            .evolved
+            .iter()
+            .map(|e| e.at_end)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(at_end("rk4(both)", right, ""), [true]);
+    assert_eq!(at_end("rk4(both)", WEIGHTS, ""), [false]);
+    let started = "scheme own(F) { start { z = F(x) } step x { return x + h*F(x + z) } }";
+    assert_eq!(at_end("own(both)", right, started), [true]);
+}
+
 #[test]
 fn a_said_time_is_that_of_its_own_evaluation() {
     let nested = "scheme own(F) { order 2  step x { return x + h*F(x + h/2*F(x), at: 1/2) } }";
@@ -425,6 +444,11 @@ fn what_has_no_time_is_refused_where_it_stands() {
             "own(both)",
             WEIGHTS,
             "scheme own(F) { step x { return x + h*F(x, at: t) } }",
+        ),
+        (
+            "own(both)",
+            WEIGHTS,
+            "scheme own(F) { start { z = F(x, at: 1) } step x { return x + h*F(x) + z } }",
         ),
         (
             "lie(own(att), own(ffn))",

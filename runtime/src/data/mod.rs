@@ -125,7 +125,7 @@ pub enum DataError {
     #[error("{path} is empty")]
     Empty { path: String },
     #[error(
-        "{path}: byte {byte} is not UTF-8; a tokenizer needs text in UTF-8 (`tokenizer: bytes` takes any file)"
+        "{path}: byte {byte} is not UTF-8; a tokenizer needs text in UTF-8; `data text(…, tokenizer: bytes)` takes any file"
     )]
     NotText { path: String, byte: usize },
     #[error("{path}, line {line}: {reason}; expected a JSON object such as {{\"text\": \"…\"}}")]
@@ -155,7 +155,7 @@ pub enum DataError {
     )]
     Narrow { path: String, vocabulary: u64 },
     #[error(
-        "this model was trained on token files, and {path} is not named ….bin; make one with `odec tokenize`"
+        "this model reads token files (`data tokens`), and {path} is not named ….bin; make one with `odec tokenize`"
     )]
     NotTokens { path: String },
     #[error(

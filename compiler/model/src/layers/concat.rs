@@ -28,7 +28,7 @@ const HEADS: Argument = Argument::whole(
 const EACH: Argument = Argument::value(
     "each",
     "nothing is added",
-    "with `heads`: columns behind those of every head, the same for all",
+    "columns behind those of every head, the same for all heads",
 );
 
 #[derive(Clone, Debug, PartialEq)]

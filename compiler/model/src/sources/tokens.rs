@@ -25,7 +25,7 @@ impl Part for Tokens {
             formula: "unsigned, little-endian: 4 bytes each in files named ….u32.bin, 2 in all others",
             source: "",
             notes: &[
-                "`odec tokenize` makes such files of texts. A token beyond the vocabulary is named when it is read.",
+                "`odec tokenize` makes such files of texts. A token beyond the vocabulary is named, with its file and byte, before a run begins.",
             ],
         },
         arguments: &[FILES, HELD_OUT],
