@@ -498,6 +498,11 @@ fn a_function_without_a_value_is_named() {
         assert!(error.contains(part), "{part}\n{said}");
     }
     assert!(!error.contains("learning rate"), "{said}");
+    let (code, said) = place.bad(&["eval", "run", "--windows", "1"]);
+    assert!(
+        code == 1 && said.contains("the loss of run is not finite"),
+        "{said}"
+    );
 }
 
 /// A second signal ends the process at once, in the middle of a step, as if it did not listen.

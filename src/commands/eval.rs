@@ -126,7 +126,13 @@ pub fn run(args: &cli::Eval) -> Done {
             }
         }
     }
-    Ok(())
+    match e.loss.is_finite() {
+        true => Ok(()),
+        false => Err(Failure::input(format!(
+            "the loss of {} is not finite: what the model computes of this data has no value",
+            args.run.shown()
+        ))),
+    }
 }
 
 /// The loss of text, in words.
