@@ -478,7 +478,10 @@ fn a_run_that_diverges_names_step_tensor_and_checkpoint() {
     assert!(error.contains("is the first tensor that is not"), "{said}");
     let checkpoint = "the last good checkpoint is run/checkpoint.safetensors (step ";
     assert!(error.contains(checkpoint), "{said}");
-    place.good(&["eval", "run", "--windows", "2"]);
+    // It can be read. With such numbers the loss may have no value, which is an error behind what is printed.
+    let out = place.odec(&["eval", "run", "--windows", "2"]);
+    let read = text(&out.stdout);
+    assert!(read.contains("32 predicted tokens"), "{read}");
 }
 
 /// A launch is called after its last operation: the message names functions that are fused into it, too. Before the first step no learning rate is
