@@ -29,6 +29,8 @@ pub struct Examined {
     pub flops_per_step: u128,
     /// Whether that is the most that there can be, because tokens are left out or steps are decided while the model runs.
     pub at_most: bool,
+    /// Whether numbers of steps are drawn: [`Examined::flops_per_step`] is the mean over all draws.
+    pub drawn: bool,
     pub parameters: u64,
     /// Bytes that training takes, as it is planned; scratch and code aside.
     pub memory: u64,
@@ -189,8 +191,7 @@ fn examined(parsed: &Parsed, checked: Checked) -> Done<Examined> {
     let memory = memory_bytes(&planned.manifest);
     let cost = parsed.cost_of(&built, &planned)?;
     let chosen = cost.chosen();
-    let of_one = chosen.map_or(cost.forward + cost.backward, |p| cost.training(p));
-    let decided = cost.evolves.iter().any(|e| e.at_most);
+    let of_one = chosen.map_or(cost.forward + cost.backward, |p| p.training);
     let mut proved: Vec<Proved> = Vec::new();
     for e in &checked.evolved {
         if !proved.iter().any(|p| p.flow == e.title) {
@@ -200,7 +201,8 @@ fn examined(parsed: &Parsed, checked: Checked) -> Done<Examined> {
     Ok(Examined {
         model: built.name.clone(),
         flops_per_step: u128::from(of_one.flops()) * u128::from(train.batch),
-        at_most: cost.leaves_out() || decided || cost.solves,
+        at_most: cost.at_most() || cost.solves,
+        drawn: cost.drawn.is_some(),
         parameters: built.summary.parameters,
         memory,
         proved,

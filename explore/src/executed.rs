@@ -141,7 +141,11 @@ pub fn table<'a>(
     let mut notes = vec![
         "Executed: operations of the kernels that were launched in training steps. Means over seeds, of the steps that were made; evaluations and checkpoints are aside.",
     ];
-    let ratio = |is: fn(f64) -> bool| known.iter().any(|(_, e)| e.flops_ratio().is_some_and(is));
+    let counted = || known.iter().filter(|(m, _)| !m.examined.drawn);
+    let ratio = |is: fn(f64) -> bool| counted().any(|(_, e)| e.flops_ratio().is_some_and(is));
+    if known.iter().any(|(m, _)| m.examined.drawn) {
+        notes.push("Where numbers of steps are drawn, predicted is the mean over all draws; executed is that of the run's own.");
+    }
     if ratio(|x| x < 1.0) {
         notes.push("A ratio below 1: predicted was the most that there can be, where steps are decided while the model runs, or rows are shorter than a context.");
     }

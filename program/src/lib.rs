@@ -47,6 +47,7 @@ pub mod rng;
 pub mod schedules;
 pub mod site;
 pub mod size;
+pub mod step_law;
 pub mod target;
 pub mod tile;
 pub mod transcendental;

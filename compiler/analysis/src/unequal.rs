@@ -268,7 +268,10 @@ fn learned(e: &Evolved, flow: &Flow, equal: &Found) -> Result<Found, Unsupported
             }
         }
     }
-    found.limit = equal.limit.clone();
+    // A condition of the next order, where the steps do differ.
+    found.limit = halving(e, flow)
+        .filter(|f| f.order == found.order)
+        .and_then(|f| f.limit);
     Ok(found)
 }
 

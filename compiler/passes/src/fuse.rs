@@ -195,6 +195,8 @@ impl<'a> State<'a> {
             if let Some((sum, i)) = chains.place.get(&n).filter(|(_, i)| *i > 0) {
                 out.push(chains.terms[sum][i - 1]);
             }
+            // A launch is passed over only by a flag that is known by then: one may not move behind what it guards.
+            out.extend(guards.of(n).range(..n));
             out
         };
         let groups = Groups::new(graph.len() as usize, members, depends);

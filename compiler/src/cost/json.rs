@@ -27,7 +27,7 @@ pub fn json(c: &Cost) -> Value {
         json!({
             "policy": p.memory.to_string(), "activation_bytes": p.activations, "replayed_steps": p.replayed,
             "again_flops_per_token": per_token(p.again),
-            "training_flops_per_token": per_token(c.training(p)), "own": p.memory == c.own,
+            "training_flops_per_token": per_token(p.training), "own": p.memory == c.own,
         })
     };
     let capacity = |m: &Capacity| json!({ "router": m.router, "tokens": m.tokens, "experts": m.experts, "top_k": m.top_k });
@@ -43,6 +43,8 @@ pub fn json(c: &Cost) -> Value {
             "forward_even": c.even.map(|e| per_token(e.forward)),
             "backward_even": c.even.map(|e| per_token(e.backward)),
             "prefill_even": c.even.map(|e| per_token(e.prefill)),
+            "forward_drawn": c.drawn.map(|d| per_token(d.forward)),
+            "backward_drawn": c.drawn.map(|d| per_token(d.backward)),
             "decode_first": c.decode.map(|d| d.first.flops()), "decode_last": c.decode.map(|d| d.last.flops()),
         },
         "memory": c.policies.iter().map(policy).collect::<Vec<_>>(),

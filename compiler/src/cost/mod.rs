@@ -1,13 +1,16 @@
 //! Exact costs of a model: evaluations, parameters, operations, memory.
 //!
 //! Takes a built model; gives numbers that the executed program has as well (`compiler/tests/passes/costs.rs` counts them). Work
-//! of stage programs is counted in `work.rs`, operations on graphs in `operations.rs`; memory is what the passes plan.
+//! of stage programs is counted in `work.rs`, operations on graphs in `operations.rs`, where numbers of steps are drawn with the shares of
+//! `drawn.rs`; memory is what the passes plan.
 //! Leaves how it looks to `text.rs` and `json.rs`.
 
+pub mod drawn;
 pub mod json;
 pub mod operations;
 pub mod text;
 
+use drawn::Draw;
 pub use operations::{Operations, RowShare};
 
 use crate::model::inputs::Unit;
@@ -20,11 +23,12 @@ use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
 use crate::scheme::work::{EvolveWork, Routing};
 use odec_graph::{Graph, OpKind, Pass, Site};
-use odec_program::manifest::Memory;
+use odec_program::manifest::{Memory, StepCount};
 use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Add;
 
 /// All numbers of a model. Operations are those of one sequence of `context` tokens, beside a source of `source` where there is one, or of one image of as many patches.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +45,8 @@ pub struct Cost {
     pub capacities: Vec<Capacity>,
     /// Whether some equation is solved to a tolerance: all iterations that it may take are counted.
     pub solves: bool,
+    /// Whether states decide how many steps are made, in their errors or by a halting probability: all that there can be are counted.
+    pub decides: bool,
     pub parameters: Parameters,
     /// Of the forward pass of a training step, with what evolves report.
     pub forward: Operations,
@@ -49,6 +55,8 @@ pub struct Cost {
     pub prefill: Operations,
     /// The three where routers use all numbers of steps alike; absent where no token chooses one.
     pub even: Option<Even>,
+    /// The means over all draws, where numbers of steps are drawn in training. The others are of the most.
+    pub drawn: Option<Drawn>,
     /// Of generating; absent where no next token is predicted.
     pub decode: Option<Decode>,
     /// Under each memory policy, the model's own among them.
@@ -67,6 +75,13 @@ pub struct Even {
     pub forward: Operations,
     pub backward: Operations,
     pub prefill: Operations,
+}
+
+/// Operations of training, in the mean over all draws of numbers of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    pub forward: Operations,
+    pub backward: Operations,
 }
 
 /// Numbers that are trained.
@@ -101,6 +116,8 @@ pub struct UnderPolicy {
     pub replayed: u64,
     /// What is computed again, of a sequence.
     pub again: Operations,
+    /// A training step, of a sequence; where numbers of steps are drawn, in the mean over all draws.
+    pub training: Operations,
 }
 
 impl Cost {
@@ -111,10 +128,10 @@ impl Cost {
     pub fn depth(&self) -> u64 {
         self.evolves.iter().map(|e| e.depth).sum()
     }
-    /// Whether operations are the most that there can be, because routers leave rows out.
-    pub fn leaves_out(&self) -> bool {
+    /// Whether operations are the most that there can be, because routers leave rows out, or states decide how many steps are made.
+    pub fn at_most(&self) -> bool {
         let full = self.capacities.iter().any(|c| c.tokens < self.context);
-        full || self.even.is_some()
+        full || self.even.is_some() || self.decides
     }
     /// Whether tokens choose for themselves in steps that take their share of them while the model is trained: work is known of training alone.
     pub fn chooses_later(&self) -> bool {
@@ -134,10 +151,6 @@ impl Cost {
             Unit::Patch | Unit::Pixel => of.flops() as f64,
             Unit::Token | Unit::Vector => self.per_token(of),
         }
-    }
-    /// Operations of a training step under a policy, of a sequence.
-    pub fn training(&self, p: &UnderPolicy) -> Operations {
-        self.forward + self.backward + p.again
     }
     /// The model's own policy.
     pub fn chosen(&self) -> Option<&UnderPolicy> {
@@ -185,6 +198,7 @@ fn counted(
     let sequence = Bindings::new(1, built.config.context).beside(built.config.source);
     let evolves = &built.summary.evolves;
     let count = |g: &Graph, part: Part, even: bool| counted_of(built, g, part, even);
+    let draws = Draw::all(&built.depths);
     let counted = |g: &Graph, part: Part| count(g, part, false);
     // Where tokens choose once the model is trained, any of them may take any step.
     let later = built.decode.is_some();
@@ -197,6 +211,7 @@ fn counted(
             }
         })
     };
+    let mean = |g: &Graph, parts: &[Part]| mean_of(built, g, &draws, parts);
     let made = |entry, graph: &Graph| match passed.get(entry, policy) {
         Some(graph) => Ok(Cow::Borrowed(graph)),
         None => run_graph_passes(graph, policy).map(Cow::Owned),
@@ -212,6 +227,10 @@ fn counted(
     };
     let summary = &built.summary;
     let model = ModelParts::new(built, "");
+    let (forward, backward) = (
+        counted(&stored, Part::Forward),
+        counted(&stored, Part::Backward),
+    );
     let mut policies = Vec::new();
     for memory in to_compare(summary.steps, own, stored.len() as usize) {
         let there = program.entries.get(&EntryId::Grad);
@@ -229,11 +248,12 @@ fn counted(
         };
         let under = Policy { memory, ..policy };
         let graphs = other.as_ref().map_or(passed, |(_, graphs)| graphs);
-        let again = match (memory, graphs.get(EntryId::Grad, under)) {
-            (Memory::Store, _) => counted(&stored, Part::Again),
-            (_, Some(graph)) => counted(graph, Part::Again),
-            (_, None) => counted(&run_graph_passes(&built.grad, under)?, Part::Again),
+        let graph = match (memory, graphs.get(EntryId::Grad, under)) {
+            (Memory::Store, _) => Cow::Borrowed(&*stored),
+            (_, Some(graph)) => Cow::Borrowed(graph),
+            (_, None) => Cow::Owned(run_graph_passes(&built.grad, under)?),
         };
+        let again = counted(&graph, Part::Again);
         policies.push(UnderPolicy {
             memory,
             activations,
@@ -242,6 +262,10 @@ fn counted(
                 Memory::Revolve { slots } => replays(summary.steps, slots),
             },
             again,
+            training: match draws.is_empty() {
+                true => forward + backward + again,
+                false => mean(&graph, &Part::ALL),
+            },
         });
     }
     let chosen = evolves.iter().any(|e| e.routed == Some(Routing::Tokens));
@@ -258,14 +282,19 @@ fn counted(
         evolves: summary.evolves.clone(),
         capacities: summary.capacities.clone(),
         solves: built.forward.nodes().any(|(_, n)| n.site.path == SOLVE),
+        decides: decides(built),
         parameters: Parameters {
             embedding: summary.embedding,
             other: summary.parameters - summary.embedding,
         },
-        forward: counted(&stored, Part::Forward),
-        backward: counted(&stored, Part::Backward),
+        forward,
+        backward,
         prefill: prefill(&alone, false),
         even,
+        drawn: (!draws.is_empty()).then(|| Drawn {
+            forward: mean(&stored, &[Part::Forward]),
+            backward: mean(&stored, &[Part::Backward]),
+        }),
         decode,
         policies,
         own,
@@ -277,9 +306,9 @@ fn counted(
 /// Operations of training, for which no memory is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Training {
-    /// Of the forward pass of a sequence of `context` tokens, or of an image.
+    /// Of the forward pass of a sequence of `context` tokens, or of an image; where numbers of steps are drawn, in the mean over all draws.
     pub forward: Operations,
-    /// Of its forward and backward pass, with what the model's own memory policy computes again.
+    /// Of its forward and backward pass, with what the model's own memory policy computes again, in the same mean.
     pub whole: Operations,
     /// Of a token that attends to a whole context; absent where no next token is predicted.
     pub decode: Option<Operations>,
@@ -300,20 +329,46 @@ pub fn training(built: &Built) -> Result<Training, AssembleError> {
         copied: false,
     };
     let graph = run_graph_passes(&built.grad, policy)?;
-    let counted = |part| counted_of(built, &graph, part, false);
-    let forward = counted(Part::Forward);
+    let draws = Draw::all(&built.depths);
+    let counted = |parts: &[Part]| match draws.is_empty() {
+        true => {
+            let each = parts.iter().map(|p| counted_of(built, &graph, *p, false));
+            each.fold(Operations::default(), Operations::add)
+        }
+        false => mean_of(built, &graph, &draws, parts),
+    };
     let last = |graph: &Graph| -> Result<Operations, AssembleError> {
         let graph = run_graph_passes(graph, policy)?;
         Ok(decode(&graph, built.config.context, built.real()).last)
     };
     let summary = &built.summary;
-    let decided = |e: &EvolveWork| e.at_most || e.routed.is_some();
+    let routed = summary.evolves.iter().any(|e| e.routed.is_some());
     Ok(Training {
-        forward,
-        whole: forward + counted(Part::Backward) + counted(Part::Again),
+        forward: counted(&[Part::Forward]),
+        whole: counted(&Part::ALL),
         decode: built.decode.as_ref().map(last).transpose()?,
-        at_most: summary.evolves.iter().any(decided) || !summary.capacities.is_empty(),
+        at_most: routed || decides(built) || !summary.capacities.is_empty(),
     })
+}
+
+/// Whether states decide how many steps are made.
+fn decides(built: &Built) -> bool {
+    let evolves = built.summary.evolves.iter().filter(|e| e.at_most);
+    let drawn = built
+        .depths
+        .iter()
+        .filter(|d| matches!(d, StepCount::Random { .. }));
+    evolves.count() > drawn.count()
+}
+
+/// Operations of parts of a gradient, of one sequence, in the mean over all draws of numbers of steps.
+fn mean_of(built: &Built, g: &Graph, draws: &[Draw], parts: &[Part]) -> Operations {
+    let sequence = Bindings::new(1, built.config.context).beside(built.config.source);
+    let evolves = &built.summary.evolves;
+    let wanted = |s: &Site| parts.contains(&Part::of(s));
+    let share = |s: &Site| taking(evolves, s, sequence.seq, false);
+    let computed = drawn::computed(g, draws);
+    operations::count_mean(g, sequence, wanted, share, &computed)
 }
 
 /// Operations of a part of a gradient, of one sequence.
@@ -375,6 +430,8 @@ enum Part {
 }
 
 impl Part {
+    const ALL: [Part; 3] = [Part::Forward, Part::Backward, Part::Again];
+
     fn of(site: &Site) -> Part {
         match (site.replay, site.pass) {
             (0, Pass::Forward) => Part::Forward,

@@ -42,14 +42,23 @@ impl Add for Operations {
     }
 }
 
-/// The multiply-adds of a graph's live nodes at some sites.
-pub fn count(graph: &Graph, at: Bindings, wanted: impl Fn(&Site) -> bool) -> Operations {
+/// The multiply-adds of each of a graph's live nodes at some sites, where products of some rows are computed for a share of them, which
+/// depends on their site.
+fn each<'g>(
+    graph: &'g Graph,
+    at: Bindings,
+    wanted: impl Fn(&Site) -> bool + 'g,
+    share: impl Fn(&Site) -> RowShare + 'g,
+) -> impl Iterator<Item = (u32, Operations)> + 'g {
     let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
     let nodes = graph.nodes();
-    let nodes = nodes.filter(|(n, node)| live[*n as usize] && wanted(&node.site));
-    nodes.fold(Operations::default(), |sum, (_, node)| {
-        sum + of(graph, node, at, RowShare::ALL)
-    })
+    let nodes = nodes.filter(move |(n, node)| live[*n as usize] && wanted(&node.site));
+    nodes.map(move |(n, node)| (n, of(graph, node, at, share(&node.site))))
+}
+
+/// The multiply-adds of a graph's live nodes at some sites.
+pub fn count(graph: &Graph, at: Bindings, wanted: impl Fn(&Site) -> bool) -> Operations {
+    count_shares(graph, at, wanted, |_| RowShare::ALL)
 }
 
 /// The same where products of some rows are computed for a share of them, which depends on their site.
@@ -59,12 +68,30 @@ pub fn count_shares(
     wanted: impl Fn(&Site) -> bool,
     share: impl Fn(&Site) -> RowShare,
 ) -> Operations {
-    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
-    let nodes = graph.nodes();
-    let nodes = nodes.filter(|(n, node)| live[*n as usize] && wanted(&node.site));
-    nodes.fold(Operations::default(), |sum, (_, node)| {
-        sum + of(graph, node, at, share(&node.site))
-    })
+    each(graph, at, wanted, share).fold(Operations::default(), |sum, (_, one)| sum + one)
+}
+
+/// The mean of many runs, in which each node is `computed` with this frequency.
+pub fn count_mean(
+    graph: &Graph,
+    at: Bindings,
+    wanted: impl Fn(&Site) -> bool,
+    share: impl Fn(&Site) -> RowShare,
+    computed: &[f64],
+) -> Operations {
+    let mut sums = [0.0; 3];
+    for (n, one) in each(graph, at, wanted, share) {
+        let kinds = [one.contractions, one.attention, one.recurrences];
+        for (sum, many) in sums.iter_mut().zip(kinds) {
+            *sum += computed[n as usize] * many as f64;
+        }
+    }
+    let [contractions, attention, recurrences] = sums.map(|sum| sum.round() as u64);
+    Operations {
+        contractions,
+        attention,
+        recurrences,
+    }
 }
 
 /// So many of so many rows.

@@ -1,6 +1,6 @@
 //! Costs as text: sections of a report, with the memory policies side by side.
 
-use super::Cost;
+use super::{Cost, Operations};
 use crate::model::Capacity;
 use crate::model::inputs::Unit;
 use crate::scheme::resolve::count;
@@ -114,8 +114,8 @@ pub fn write(page: &mut Page, c: &Cost) {
         Unit::Patch | Unit::Pixel => format!("FLOP per image of {context} {}", c.unit.many()),
         Unit::Token | Unit::Vector => format!("FLOP per {unit}, context {context}{source}"),
     });
-    let most = if c.leaves_out() { "at most " } else { "" };
-    let shown = |all, even: Option<_>| match even {
+    let most = if c.at_most() { "at most " } else { "" };
+    let shown = |all, even: Option<Operations>| match even {
         None => format!("{most}{}", per(all)),
         Some(even) => format!(
             "{most}{}, {} where all numbers of steps are used alike",
@@ -123,7 +123,19 @@ pub fn write(page: &mut Page, c: &Cost) {
             per(even)
         ),
     };
-    let forward = shown(c.forward, c.even.map(|e| e.forward));
+    let trained = |all, even, drawn: Option<Operations>| match drawn {
+        None => shown(all, even),
+        Some(mean) => format!(
+            "at most {}, {most}{} in the mean of the draws",
+            per(all),
+            per(mean)
+        ),
+    };
+    let forward = trained(
+        c.forward,
+        c.even.map(|e| e.forward),
+        c.drawn.map(|d| d.forward),
+    );
     let alone = match c.unit {
         Unit::Patch | Unit::Pixel => "without reports",
         Unit::Token | Unit::Vector => "prefill",
@@ -141,7 +153,8 @@ pub fn write(page: &mut Page, c: &Cost) {
             page.fact(alone, &format!("{later}{prefill}"));
         }
     }
-    page.fact("backward", &shown(c.backward, c.even.map(|e| e.backward)));
+    let (even, drawn) = (c.even.map(|e| e.backward), c.drawn.map(|d| d.backward));
+    page.fact("backward", &trained(c.backward, even, drawn));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
         let shown = format!(
@@ -160,7 +173,8 @@ pub fn write(page: &mut Page, c: &Cost) {
     let of = c.unit.many();
     page.section(&format!("Memory, {rows} of {context} {of}{beside}"));
     let mut table = Table::new(1);
-    let training = format!("FLOP per {unit}, training");
+    let mean = if c.drawn.is_some() { ", mean" } else { "" };
+    let training = format!("FLOP per {unit}, training{mean}");
     let heads = ["activations, gradients", "recomputed", &training];
     let first = [Cell::left("policy")].into_iter();
     table.row(first.chain(heads.map(Cell::right)).collect());
@@ -170,7 +184,7 @@ pub fn write(page: &mut Page, c: &Cost) {
             Cell::left(format!("{}{own}", p.memory)),
             Cell::right(p.activations.map_or("above 1 TiB".to_string(), bytes)),
             Cell::right(thousands(p.replayed)),
-            Cell::right(per(c.training(p))),
+            Cell::right(format!("{most}{}", per(p.training))),
         ]);
     }
     page.table(&table);

@@ -119,6 +119,13 @@ fn learned_steps_differ() {
     // The earlier evaluation is of no use to the order.
     let idle = "scheme idle(F) { order 1  step x { f = F(x)  return x + h*(f + h*f - h*f) + 0*f[-1] }  start by euler }\n";
     assert_eq!(order("idle(layer)", "learn h = 1", idle), (Some(1), vec![]));
+    // Σ bᵢ cᵢ = 1·r, r the last step's size over this one's: 1 on equal steps, 2 where steps halve.
+    let far = "scheme far(F) { order 1  step x { f = F(x)  return x + h*(2*f - f[-1]) }  start by euler }\n";
+    for (options, sum) in [("learn h = 1", 2), ("learn shared h = 1", 1)] {
+        let (_, report) = evolved("far(layer)", options, far);
+        let limit = report.order.unwrap().limit.unwrap();
+        assert_eq!(limit.value, Exact::int(sum), "{options}");
+    }
 }
 
 /// Backward differentiation of two steps bears ratios below 1 + √2, however many steps there are.

@@ -5,12 +5,17 @@
 use crate::numbers::tokens;
 use crate::source::built;
 use crate::systems::options;
-use odec_compiler::cost::{Cost, Operations, cost, json, text};
-use odec_compiler::passes::build_manifest;
+use odec_compiler::cost::drawn::{Draw, computed};
+use odec_compiler::cost::operations::count_mean;
+use odec_compiler::cost::{Cost, Operations, RowShare, cost, json, text};
+use odec_compiler::model::Built;
+use odec_compiler::passes::{Policy, build_manifest, run_graph_passes};
 use odec_compiler::text::page::{Page, Screen};
 use odec_library::shipped;
 use odec_program::kernel::{Decay, LinearAttendPart, ScanForm};
-use odec_program::manifest::{Manifest, Memory};
+use odec_program::manifest::{Manifest, Memory, Precision};
+use odec_program::noise;
+use odec_program::step_law::exceeding;
 use odec_program::{Bindings, DType, EntryId, Io, Kernel, KernelSpec, Size, Slot};
 use odec_runtime::device::Device;
 use odec_runtime::device::memory::Words;
@@ -113,6 +118,11 @@ impl Device for Counting {
 
 /// A library model made small, with another memory policy or precision where one is given.
 fn small(name: &str, train: &str) -> (Manifest, Cost) {
+    let (_, manifest, cost) = built_small(name, train);
+    (manifest, cost)
+}
+
+fn built_small(name: &str, train: &str) -> (Built, Manifest, Cost) {
     let mut text = shipped::text(name).to_string();
     for (from, to) in [
         ("width: 256", "width: 16"),
@@ -135,7 +145,7 @@ fn small(name: &str, train: &str) -> (Manifest, Cost) {
     assert_eq!(built.config.context, CONTEXT, "{name}");
     let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
     let cost = cost(&built, &manifest.program, options()).unwrap();
-    (manifest, cost)
+    (built, manifest, cost)
 }
 
 /// A program that counts.
@@ -152,6 +162,23 @@ impl Counted {
         let mut x = Executor::new(&artifact, Box::new(device)).unwrap();
         x.initialise(3);
         Counted { x, seen }
+    }
+
+    /// What a run of the gradient does when this number of steps is drawn; launches behind other steps are passed over.
+    fn drawn(&mut self, input: &str, number: i32, at: Bindings) -> Operations {
+        self.seen.borrow_mut().clear();
+        let (x, y) = (tokens(at, 256, 1), tokens(at, 256, 5));
+        let (number, key) = ([number], [1]);
+        let given = [
+            (noise::KEY, &key[..]),
+            ("tokens", &x[..]),
+            ("targets", &y[..]),
+            (input, &number[..]),
+        ];
+        let given = given.map(|(name, values)| (name, Value::I32(values)));
+        self.x.run("grad", at, &given, &[]).unwrap();
+        let seen = self.seen.borrow();
+        seen.iter().fold(Operations::default(), |sum, o| sum + *o)
     }
 
     /// What each launch of a run did, with its site.
@@ -283,7 +310,7 @@ fn check(name: &str, train: &str) -> Cost {
     );
     assert_eq!(
         sum(&grad, |_| true),
-        times(batch, c.training(own)),
+        times(batch, own.training),
         "{name}: training"
     );
     assert_eq!(
@@ -332,6 +359,51 @@ fn costs_are_what_the_program_does() {
         "vit",
     ] {
         check(name, "");
+    }
+}
+
+/// With every number of steps that can be drawn, what is said to be computed is what is launched; and the means are those over the law.
+#[test]
+fn costs_of_drawn_numbers_of_steps_are_what_the_program_does() {
+    const MOST: u64 = 12;
+    for train in ["", "  memory revolve(slots: 3)\n"] {
+        let (built, m, c) = built_small("recurrent_depth", train);
+        let (mut x, at) = (Counted::new(&m), Bindings::new(1, CONTEXT));
+        let policy = Policy {
+            precision: Precision::F32,
+            memory: c.own,
+            weights: None,
+            copied: false,
+        };
+        let graph = run_graph_passes(&built.grad, policy).unwrap();
+        let counted = |draw| {
+            let computed = computed(&graph, &[draw]);
+            count_mean(&graph, at, |_| true, |_| RowShare::ALL, &computed)
+        };
+        let each: Vec<Operations> = (1..=MOST)
+            .map(|n| {
+                let all = counted(Draw::of("core", n));
+                let run = x.drawn("core.steps", n as i32, at);
+                assert_eq!(all, run, "{n} steps: {train}");
+                all
+            })
+            .collect();
+        assert!(each[0].flops() < each[MOST as usize - 1].flops());
+        let own = c.chosen().unwrap();
+        let most = c.forward + c.backward + own.again;
+        // Of the most steps that are computed, only the last four are differentiated.
+        assert!(each[MOST as usize - 1].flops() < most.flops());
+        let above = exceeding(4, MOST - 1);
+        let chance = |n: usize| above[n - 1] - above.get(n).copied().unwrap_or(0.0);
+        let mean: f64 = (1..=MOST as usize)
+            .map(|n| chance(n) * each[n - 1].flops() as f64)
+            .sum();
+        let off = own.training.flops() as f64 - mean;
+        assert!(off.abs() <= 4.0, "{train}: {mean} {:?}", own.training);
+        let drawn = c.drawn.unwrap();
+        assert!(drawn.forward.flops() < c.forward.flops());
+        assert!(drawn.backward.flops() < c.backward.flops());
+        assert!(!c.at_most());
     }
 }
 

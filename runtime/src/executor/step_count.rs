@@ -6,6 +6,7 @@
 use crate::executor::{Outputs, RunError};
 use odec_program::manifest::{StepCount, depth};
 use odec_program::rng::Stream;
+use odec_program::step_law::DEVIATION;
 
 /// The inputs of entry `grad` that are drawn for an optimiser step.
 pub fn drawn(depths: &[StepCount], seed: u64, step: u64) -> Vec<(String, i32)> {
@@ -32,12 +33,11 @@ pub fn usual(depths: &[StepCount]) -> Vec<(String, i32)> {
 /// The largest rate that is drawn at once: `exp(−64)` is far from underflow.
 const RATE: f64 = 64.0;
 
-/// `1 + P(e^τ)`, `τ ~ N(log(mean) − σ²/2, σ)`, σ = 1/2 (Geiping et al. 2025, arXiv:2502.05171, 3.3).
+/// A draw of [`odec_program::step_law`].
 fn log_normal_poisson(stream: &Stream, step: u64, mean: u64) -> u64 {
     let blocks = step.wrapping_shl(16);
-    let sigma = 0.5;
     let normal = stream.normal4(blocks)[0];
-    let rate = ((mean as f64).ln() - sigma * sigma / 2.0 + sigma * normal).exp();
+    let rate = ((mean as f64).ln() - DEVIATION * DEVIATION / 2.0 + DEVIATION * normal).exp();
     // A Poisson number is a sum of Poisson numbers of smaller rates.
     let parts = (rate / RATE).ceil().clamp(1.0, 60_000.0);
     let part = rate / parts;
