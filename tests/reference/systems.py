@@ -186,6 +186,7 @@ class System:
             "relu": gelu_table(shape),
             "halt_bias": affine_table(1, shape.width),
             "route": {"linear.weight": (3, shape.width)},
+            "once": {"linear.weight": (1, shape.width)},
             "decay": {"decay.log_rate": (shape.width,)},
             "turned": norm_table(shape) | attention_table(shape) | bias_table(shape, *"qkv"),
             "opened": norm_table(shape)
@@ -1251,6 +1252,20 @@ field mlp = rmsnorm |> swiglu(hidden: 704) |> dropout(50%*(k + 1)/steps)
         options="weights shared",
         fields={"att": "att", "ffn": "ffn", "route": "route"},
         owner=lambda name, k: "",
+        steps=1,
+        half=False,
+    ),
+    # Mixture of depths: one step, with weights of its own.
+    "routed_once": System(
+        chosen_by_steps([Fraction(3, 8)]),
+        embed="learned(width: 256), positions(learned)",
+        positions="learned",
+        definitions="field route = linear(1)\n",
+        flow="lie(att, ffn)",
+        depth="routed(route, max: 1, capacity: [3/8])",
+        options="weights per step",
+        fields={"att": "att", "ffn": "ffn", "route": "once"},
+        owner=lambda name, k: f"step.{k}." if name in ("att", "ffn") else "",
         steps=1,
         half=False,
     ),

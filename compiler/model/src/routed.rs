@@ -73,9 +73,13 @@ pub fn read(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
     };
     let field = r.field(written, "routed")?;
     let most = MAX_EVALUATIONS as u64;
-    // With one step there is nothing to choose.
-    let max = report(whole(max?, &Scope::new(), 2, most), r.sink)?;
+    let written_max = max?;
+    let max = report(whole(written_max, &Scope::new(), 1, most), r.sink)?;
     let choice = routing::read(choice, capacity, max, r.sink)?;
+    if choice == Routing::Tokens {
+        // With one number of steps a token has none to choose.
+        report(whole(written_max, &Scope::new(), 2, most), r.sink)?;
+    }
     let threshold = match threshold {
         Some(e) => Some(routing::threshold(e, &choice, r.sink)?),
         None => None,

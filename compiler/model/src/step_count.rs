@@ -323,16 +323,17 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         EvolveOption::Weights { span, .. } => Some(*span),
         _ => None,
     });
+    let several = spec.steps > 1;
     for (p, sharing) in programs.iter().zip(&spec.policies) {
         let alike = |s: &Sharing| matches!(s, Sharing::Shared | Sharing::TimeDependent(_));
-        let own = sharing.iter().position(|s| !alike(s));
+        let own = sharing.iter().position(|s| several && !alike(s));
         if let Some(field) = own {
             let name = &p.fields[field].name;
             let message = format!("`{name}` does not have the same weights in all steps");
             let help = "write `weights shared`, or `weights of time { … }`";
             return refuse(weights.unwrap_or(e.span), &message, help);
         }
-        if let Some(l) = p.learned.iter().find(|l| !l.shared) {
+        if let Some(l) = p.learned.iter().find(|l| several && !l.shared) {
             let message = format!("`{}` is learned per step", l.name);
             let help = format!("write `learn shared {}`", l.name);
             return refuse(l.span, &message, &help);
