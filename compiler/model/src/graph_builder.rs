@@ -28,6 +28,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) places: Option<Value>,
     /// Names of what outlives a run.
     pub(super) kept: BTreeSet<String>,
+    /// What attention reads in the place of a value of this run, or of the other sequence: all rows that are kept of it.
+    pub(super) kept_rows: BTreeMap<(Value, bool), Value>,
     /// Keys and values of the first sequence, behind what is kept of it.
     pub(super) of_source: Vec<Value>,
     /// What holds the tokens of the sequence at hand.
@@ -68,6 +70,7 @@ impl<'s> GraphBuilder<'s> {
             kv: KvMode::Prefill,
             places: None,
             kept: BTreeSet::new(),
+            kept_rows: BTreeMap::new(),
             of_source: Vec::new(),
             input: None,
             sequence: 0,

@@ -89,16 +89,34 @@ impl GraphBuilder<'_> {
         let mut operands = operands.to_vec();
         let numbers = attention.partial.then(|| (operands.len() - 1, "numbers"));
         for (n, what) in [(1, "k"), (2, "v")].into_iter().chain(numbers) {
-            let cache = self.cache(b, operands[n], what, true)?;
-            let made = b.push1(Append { each: false }, &[cache, operands[n]])?;
-            self.of_source.push(made);
-            operands[n] = cache;
+            operands[n] = self.kept_once(b, operands[n], true, |g, b, x| {
+                let cache = g.cache(b, x, what, true)?;
+                let made = b.push1(Append { each: false }, &[cache, x])?;
+                g.of_source.push(made);
+                Ok(cache)
+            })?;
         }
         let op = CachedAttention {
             attention,
             each: true,
         };
         b.push1(op, &operands)
+    }
+
+    /// What attention reads in the place of a value: kept once, also where it stands for keys and values or several evaluations read it.
+    fn kept_once(
+        &mut self,
+        b: &mut Builder,
+        x: Value,
+        of_source: bool,
+        keep: impl FnOnce(&mut Self, &mut Builder, Value) -> Result<Value, TypeError>,
+    ) -> Result<Value, TypeError> {
+        if let Some(rows) = self.kept_rows.get(&(x, of_source)) {
+            return Ok(*rows);
+        }
+        let rows = keep(self, b, x)?;
+        self.kept_rows.insert((x, of_source), rows);
+        Ok(rows)
     }
 
     /// Room for keys or values at the site at hand: those of each sequence, or of one source.
@@ -133,10 +151,12 @@ impl GraphBuilder<'_> {
         let mut operands = operands.to_vec();
         let numbers = attention.partial.then(|| (operands.len() - 1, "numbers"));
         for (n, what) in [(1, "k"), (2, "v")].into_iter().chain(numbers) {
-            let cache = self.cache(b, operands[n], what, false)?;
-            let places = self.places(b)?;
-            let given: Vec<Value> = [cache, operands[n]].into_iter().chain(places).collect();
-            operands[n] = b.push1(Append { each }, &given)?;
+            operands[n] = self.kept_once(b, operands[n], false, |g, b, x| {
+                let cache = g.cache(b, x, what, false)?;
+                let places = g.places(b)?;
+                let given: Vec<Value> = [cache, x].into_iter().chain(places).collect();
+                b.push1(Append { each }, &given)
+            })?;
         }
         // Behind keys and values, before all others.
         if let Some(places) = self.places(b)? {

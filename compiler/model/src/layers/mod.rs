@@ -117,7 +117,7 @@ pub struct Reads {
     pub padding: bool,
     /// Evolves whose states it reads.
     pub states: Vec<String>,
-    /// Numbers that are kept of each token for those after it.
+    /// Numbers that are kept of each token for those after it, at most: a value that is read twice is kept once.
     pub kept: u64,
     /// Numbers that a run leaves to the next, however many tokens it read.
     pub carried: u64,
