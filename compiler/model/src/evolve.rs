@@ -148,6 +148,8 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     };
     let all = (steps as usize, grid);
     let mut unrolled = unroll(&flows, all, timed, &per_use, e.span, r.sink)?;
+    // Before a kept order leaves directions in the place of coefficients.
+    unread_coefficients(&flows, &unrolled.programs, r.sink);
     keep::rewrite(&mut unrolled.programs, r.sink)?;
     let programs = &unrolled.programs;
     if let Some(l) = &learn_h
@@ -163,7 +165,6 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         );
         return None;
     }
-    unread_coefficients(&flows, programs, r.sink);
     let h_at = e.options.iter().find_map(|o| match o {
         EvolveOption::H { span, .. } | EvolveOption::LearnH { span, .. } => Some(*span),
         EvolveOption::Gradient { .. }

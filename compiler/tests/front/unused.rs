@@ -149,3 +149,14 @@ fn the_library_names_nothing_in_vain() {
         );
     }
 }
+
+/// Directions take the place of coefficients that keep an order: these are used all the same.
+#[test]
+fn coefficients_that_keep_an_order_are_used() {
+    let scheme = "scheme two(F) { order 2;  learn b1 = 1/4;  learn b2 = 3/4;  learn c = 2/3;  keep order 2\n\
+                  step x { k = F(x);  return x + h*(b1*k + b2*F(x + c*h*k)) } }\n";
+    let fields = format!("{scheme}field f = rmsnorm |> swiglu(hidden: 8)\n");
+    let outcome = compile_text(&model(&fields, "two(f)"));
+    assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+    assert!(!outcome.checked().stages().is_empty());
+}
