@@ -4,10 +4,11 @@ use crate::artifact::{assembled, target};
 use crate::fail::{Done, Failure};
 use crate::library::LIBRARY;
 use crate::terminal;
+use odec_compiler::analysis::claims::Instance;
 use odec_compiler::codes;
 use odec_compiler::cost::{Cost, of_assembled};
 use odec_compiler::model::sources::{Tokenized, too_many};
-use odec_compiler::model::{Built, Checked, CompileError, compile};
+use odec_compiler::model::{Built, Checked, CompileError, compile, schemes};
 use odec_compiler::passes::budget::resolve;
 use odec_compiler::passes::{Assembled, Options};
 use odec_compiler::scheme::names::Loader;
@@ -282,6 +283,20 @@ impl Parsed {
             }
         }
         Ok((Some(checked), messages))
+    }
+
+    /// The schemes of a file of which nothing is wrong but what they claim; `None` where something else is.
+    pub fn schemes(&mut self, messages: &[Diagnostic]) -> Option<Vec<Instance>> {
+        let errors = || messages.iter().filter(|d| d.severity == Severity::Error);
+        let claims = [
+            codes::FALSE_CLAIM,
+            codes::FALSE_ORDER,
+            codes::UNPROVED_CLAIM,
+            codes::KEEP_ORDER,
+        ];
+        let only = errors().count() > 0 && errors().all(|d| claims.contains(&d.code));
+        let mut folder = Folder::new(self.sources.name(self.main));
+        only.then(|| schemes(&self.file, self.main, &mut self.sources, &mut folder))
     }
 
     /// Says what is wrong with the file, and nothing else.

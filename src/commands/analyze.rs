@@ -1,4 +1,5 @@
-//! `odec analyze`: analyzes the schemes of a file, and the flows of its model as they are computed.
+//! `odec analyze`: analyzes the schemes of a file, and the flows of its model as they are computed. Schemes are analyzed where they claim
+//! what is not true, too: the error comes first.
 
 use crate::cli;
 use crate::commands::methods;
@@ -24,24 +25,35 @@ pub fn run(args: &cli::Analyze) -> Done {
     }
     let from = &args.source;
     let mut parsed = source::parsed(&from.file, &from.set)?;
-    let checked = parsed.checked()?;
-    let cost = match from.name {
-        None => parsed.cost(&checked)?,
-        Some(_) => None,
+    let (checked, messages) = parsed.examined()?;
+    let verdict = source::report(&messages, &parsed.sources);
+    let checked = checked.filter(|_| verdict.is_ok());
+    let (instances, evolved) = match &checked {
+        Some(checked) => (checked.instances.clone(), &checked.evolved[..]),
+        None => match parsed.schemes(&messages) {
+            Some(schemes) => (schemes, &[][..]),
+            None => {
+                return verdict.and(Err(Failure::internal(
+                    "compilation failed without an error",
+                )));
+            }
+        },
     };
-    let model = checked.built.as_ref().zip(cost);
+    let cost = match (&checked, &from.name) {
+        (Some(checked), None) => parsed.cost(checked)?,
+        _ => None,
+    };
+    let built = checked.as_ref().and_then(|c| c.built.as_ref());
+    let model = built.zip(cost);
     let wanted = |name: &str| from.name.as_ref().is_none_or(|n| n == name);
-    let schemes = checked.instances.iter();
+    let schemes = instances.iter();
     let schemes = schemes.filter(|i| wanted(&i.scheme.name.name));
     let mut reports: Vec<Report> = schemes.map(|i| report::scheme(i, LIBRARY)).collect();
     if from.name.is_none() {
-        reports.extend(checked.evolved.iter().map(|e| report::evolve(e, LIBRARY)));
+        reports.extend(evolved.iter().map(|e| report::evolve(e, LIBRARY)));
     }
     if let (Some(name), true) = (&from.name, reports.is_empty()) {
-        let names = checked
-            .instances
-            .iter()
-            .map(|i| i.scheme.name.name.as_str());
+        let names = instances.iter().map(|i| i.scheme.name.name.as_str());
         let mut names: Vec<&str> = names.collect();
         names.dedup();
         let file = from.file.shown();
@@ -87,15 +99,12 @@ pub fn run(args: &cli::Analyze) -> Done {
     if let Some(folder) = &args.svg {
         draw(&reports, folder)?;
         if measure::COMPILED {
-            let all = checked
-                .instances
-                .iter()
-                .filter(|i| wanted(&i.scheme.name.name));
+            let all = instances.iter().filter(|i| wanted(&i.scheme.name.name));
             let all = all.map(|i| entry(i, LIBRARY).map_err(Failure::internal));
             converge(&all.collect::<Done<Vec<_>>>()?, folder)?;
         }
     }
-    Ok(())
+    verdict
 }
 
 /// A positive number, as decimal or fraction.

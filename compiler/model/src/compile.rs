@@ -333,6 +333,29 @@ pub fn compile(
     })
 }
 
+/// The schemes that a file defines, for their analysis: what they claim may be false. Those that cannot be read are not among them.
+pub fn schemes(
+    file: &File,
+    main: u32,
+    sources: &mut Sources,
+    loader: &mut dyn Loader,
+) -> Vec<Instance> {
+    let mut sink = Vec::new();
+    let at = (file, main);
+    let mut names = Namespace::new(at, &layers::VOCABULARY, sources, loader, &mut sink);
+    let own = names.own.clone();
+    let mut r = Resolver::new(&mut names, &mut sink);
+    let mut claims = Claims::default();
+    for name in &own {
+        if let Ok(Definition::Scheme(def)) = r.names.get(name, r.sink)
+            && let Some((instance, _)) = alone(&def, &mut r)
+        {
+            claims.add(instance, r.sink);
+        }
+    }
+    claims.done
+}
+
 /// The capacities of all mixtures of experts, with the paths of their routers in a step.
 fn capacities(spec: &spec::Spec) -> Vec<Capacity> {
     let below = |owner: String, of: &Network| {

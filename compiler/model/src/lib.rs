@@ -88,7 +88,7 @@ mod widths;
 use crate::scheme::args;
 
 pub use build::Translation;
-pub use compile::{Built, Checked, CompileError, Summary, compile};
+pub use compile::{Built, Checked, CompileError, Summary, compile, schemes};
 pub use error::{BuildError, MAX_NODES};
 pub use layers::Capacity;
 pub use params::MAX_PARAMETERS;
