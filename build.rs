@@ -1,7 +1,7 @@
 //! Lists the files that give each error, which `odec explain` shows: `tests/errors` of grammar and compiler, embedded by name.
-//! A new example is a new file there and nothing else. And says how the program is linked.
+//! A new example is a new file there and nothing else. Lists the pages that `odec help` looks words up in. And says how the program is linked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// A folder, and what the names of its files begin with.
@@ -20,7 +20,8 @@ fn main() -> std::io::Result<()> {
     if with_llvm && system && takes_scripts() {
         link();
     }
-    examples()
+    examples()?;
+    pages()
 }
 
 /// A command that generates no code is not to take the memory that LLVM's constructors touch: they wait (`constructors.ld`). And the addresses that are
@@ -56,25 +57,54 @@ fn glibc() -> Option<(u32, u32)> {
 }
 
 fn examples() -> std::io::Result<()> {
-    let mut list = String::from("&[\n");
+    let mut all = Vec::new();
     for (folder, prefix) in FOLDERS {
-        println!("cargo:rerun-if-changed={folder}");
-        for file in files(Path::new(folder))? {
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            list += &format!(
-                "    (\"{prefix}{name}\", include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{folder}/{name}\"))),\n"
-            );
-        }
+        let named = files(folder, "ode")?;
+        all.extend(
+            named
+                .into_iter()
+                .map(|name| (format!("{prefix}{name}"), folder, name)),
+        );
     }
-    list += "]\n";
-    let out = PathBuf::from(std::env::var("OUT_DIR").unwrap_or_default());
-    std::fs::write(out.join("examples.rs"), list)
+    embed("examples.rs", &all)
 }
 
-fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
-    let mut files = entries.collect::<std::io::Result<Vec<_>>>()?;
-    files.retain(|path| path.extension().is_some_and(|e| e == "ode"));
-    files.sort();
-    Ok(files)
+/// The pages that `odec help` looks words up in: the reference first, then what it sends its readers to.
+fn pages() -> std::io::Result<()> {
+    let mut all = Vec::new();
+    for page in ["reference.md", "training.md"] {
+        all.push((format!("docs/{page}"), "docs", page.to_string()));
+    }
+    for name in files("docs/guide", "md")? {
+        all.push((format!("docs/guide/{name}"), "docs/guide", name));
+    }
+    embed("pages.rs", &all)
+}
+
+/// Writes a list of names and texts: of each the folder and the name of its file.
+fn embed(list: &str, files: &[(String, &str, String)]) -> std::io::Result<()> {
+    let mut text = String::from("&[\n");
+    for (known, folder, name) in files {
+        text += &format!(
+            "    (\"{known}\", include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{folder}/{name}\"))),\n"
+        );
+    }
+    text += "]\n";
+    let out = PathBuf::from(std::env::var("OUT_DIR").unwrap_or_default());
+    std::fs::write(out.join(list), text)
+}
+
+/// The names of a folder's files of a kind, sorted.
+fn files(folder: &str, ending: &str) -> std::io::Result<Vec<String>> {
+    println!("cargo:rerun-if-changed={folder}");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == ending) {
+            let name = path.file_name().unwrap_or_default();
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
 }

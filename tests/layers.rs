@@ -3,6 +3,8 @@
 mod place;
 
 use place::{Place, text};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 #[test]
@@ -24,9 +26,14 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     let place = Place::new();
     assert_eq!(place.good(&["help"]), place.good(&["--help"]));
     assert_eq!(
-        place.good(&["help", "train"]),
-        place.good(&["train", "--help"])
+        place.good(&["help", "build"]),
+        place.good(&["build", "--help"])
     );
+    // A command, and a block of the language.
+    let both = place.good(&["help", "train"]);
+    let command = place.good(&["train", "--help"]);
+    let word = both.strip_prefix(&command).expect("the command first");
+    assert!(word.contains("train, a word of the language") && word.contains("`train { … }`"));
     let page = place.good(&["help", "attention"]);
     for part in [
         "kv_heads",
@@ -80,7 +87,6 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     assert!(!text(&out.stderr).contains("did you mean"));
 }
 
-/// What a user's file says of its own layers and fields.
 #[test]
 fn help_of_schemes_and_of_words() {
     let place = Place::new();
@@ -94,11 +100,11 @@ fn help_of_schemes_and_of_words() {
     }
     let page = place.good(&["help", "order"]);
     assert!(
-        page.contains("Claims:\n  `order 4`, `order 4 within 1e-14`\n      of all\n"),
+        page.contains("Claims:\n  `order 4`, `order 4 within 1e-14`\n      of: all\n"),
         "{page}"
     );
     let page = place.good(&["help", "L_stable"]);
-    assert!(page.contains("of methods of one field"), "{page}");
+    assert!(page.contains("of: methods of one field"), "{page}");
     for (word, near) in [
         ("tableu", "tableau"),
         ("rk44", "rk4"),
@@ -112,6 +118,91 @@ fn help_of_schemes_and_of_words() {
     assert!(said.contains("'train'") && !said.contains("__"), "{said}");
 }
 
+/// Each of them is printed, with what its columns and arguments are called.
+#[test]
+fn help_of_words_says_what_each_column_is() {
+    let place = Place::new();
+    for (word, parts) in [
+        (
+            "steps",
+            &[
+                "docs/reference.md, Train settings:\n  `steps 1000`\n      default: required\n      optimiser steps\n",
+            ][..],
+        ),
+        (
+            "train.lr",
+            &[
+                "lr, a word",
+                "  adamw, sgd, lion, adafactor\n      a number that is not negative [needed]\n      the rate α",
+            ],
+        ),
+        (
+            "routed",
+            &["docs/guide/depth.md, ", "who decides: a router"],
+        ),
+        ("map", &["`increment(Φ)` and `map(Φ)` make a field of it"]),
+        ("power", &["`power(S, n)`", "  adafactor\n"]),
+        ("r", &["iie", "a number of the scheme ["]),
+        (
+            "at",
+            &[
+                "`F(y, at: 1/3)`",
+                "[docs/guide/weights.md#time-as-an-input-of-a-field]",
+            ],
+        ),
+        ("keep", &["`keep order 2`", "`keep checkpoints("]),
+    ] {
+        let page = place.good(&["help", word]);
+        for part in parts {
+            assert!(page.contains(part), "{part} is not in\n{page}");
+        }
+    }
+    let page = place.good(&["help", "in"]);
+    assert!(!page.contains("cannot be names"), "{page}");
+}
+
+/// The words of the grammar, and the last parts of what `--set` takes of the library's models, but for what a file calls so itself.
+#[test]
+fn every_word_is_known() {
+    let mut words = BTreeSet::new();
+    let grammar = include_str!("../grammar/odec.pest");
+    let rules = ["k_", "keyword", "measured", "proved"];
+    let mut of_rule = false;
+    for line in grammar.lines() {
+        if !line.starts_with([' ', '}']) {
+            of_rule = rules.iter().any(|rule| line.starts_with(rule));
+        }
+        if of_rule {
+            let quoted = line.split('"').skip(1).step_by(2);
+            words.extend(quoted.map(String::from));
+        }
+    }
+    assert!(words.len() > 70, "{words:?}");
+    let place = Place::new();
+    let mut command = vec!["check".to_string(), "--paths".into(), "--json".into()];
+    let mut texts = Vec::new();
+    for file in odec_library::shipped::all().iter().filter(|f| f.is_model()) {
+        command.push(file.path.display().to_string());
+        texts.push(file.text.as_str());
+    }
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let said: Value = serde_json::from_str(&place.good(&command)).expect("JSON");
+    for (file, text) in said.as_array().expect("files").iter().zip(texts) {
+        for path in file["paths"].as_array().expect("paths") {
+            let path = path["path"].as_str().expect("a path");
+            let word = path.rsplit('.').next().expect("a last part");
+            let own = ["let ", "learn ", "(", ", "].map(|before| format!("{before}{word} ="));
+            if !path.starts_with("layer.") && !own.iter().any(|own| text.contains(own)) {
+                words.insert(word.to_string());
+            }
+        }
+    }
+    let unknown = |word: &&String| !place.odec(&["help", word]).status.success();
+    let unknown: Vec<&String> = words.iter().filter(unknown).collect();
+    assert!(unknown.is_empty(), "odec help knows none of {unknown:?}");
+}
+
+/// What a user's file says of its own layers and fields.
 #[test]
 fn help_of_a_file() {
     let place = Place::new();

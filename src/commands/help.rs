@@ -35,7 +35,7 @@ pub fn run(args: &cli::Help) -> Done {
         return show(&mut command, &[]);
     };
     if command.find_subcommand(what).is_some() {
-        return show(&mut command, &[what]);
+        return of_command(&mut command, what);
     }
     if what == LAYERS {
         return reference();
@@ -54,7 +54,7 @@ pub fn run(args: &cli::Help) -> Done {
         pages.extend(words::word(what));
     }
     if pages.is_empty() {
-        unknown(&mut command, what);
+        return unknown(&mut command, what);
     }
     out!("{}", pages.join("\n\n"));
     Ok(())
@@ -134,8 +134,21 @@ fn show(command: &mut Command, of: &[&str]) -> Done {
     }
 }
 
+/// The help of a command, and where its name is a word of the language too, as `train` is, the page of that.
+fn of_command(command: &mut Command, what: &str) -> Done {
+    let word = words::word(what);
+    match command.try_get_matches_from_mut(["odec", what, "--help"]) {
+        Err(help) => help.print().map_err(Failure::internal)?,
+        Ok(_) => return Err(Failure::internal("`--help` is an argument like any other")),
+    }
+    if let Some(word) = word {
+        out!("\n{word}");
+    }
+    Ok(())
+}
+
 /// Says that there is nothing of this name, and ends.
-fn unknown(command: &mut Command, what: &str) -> ! {
+fn unknown(command: &mut Command, what: &str) -> Done {
     let commands = command.get_subcommands().filter(|c| !c.is_hide_set());
     let names: Vec<String> = commands.map(|c| c.get_name().to_string()).collect();
     let chapters = chapters();

@@ -126,18 +126,37 @@ impl Page {
     }
 }
 
+/// The arguments of the layer of this name, which its examples are not read for.
+pub fn arguments(name: &str, library: Library) -> Vec<ArgumentLine> {
+    if let Some(definition) = find(name) {
+        return lines(definition.arguments);
+    }
+    let file = library.get(name).and_then(|file| parsed(file).ok());
+    let page = file.map(|(layer, text)| {
+        let said = Said::of(&layer.doc, &layer.params);
+        of_layer(&layer, said, text, String::new(), None)
+    });
+    page.unwrap_or_default().arguments
+}
+
 /// The page of a layer that is written in the language.
 fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError> {
+    let (layer, text) = parsed(file)?;
+    let said = Said::of(&layer.doc, &layer.params);
+    let first = said.examples.first().map_or(file.name, |e| &e.text);
+    let alone = alone(first, SHOWN, library)?;
+    Ok(of_layer(&layer, said, text, file.path(), Some(alone)))
+}
+
+/// A layer of the library with the text that it is read from.
+fn parsed(file: &LibraryScheme) -> Result<(Layer, &'static str), CompileError> {
     let (tree, wrong) = odec_grammar::parse(0, file.text);
     let layer = tree.items.into_iter().find_map(|item| match item {
         Item::Layer(layer) => Some(layer),
         _ => None,
     });
     let layer = layer.ok_or(CompileError::Source(wrong))?;
-    let said = Said::of(&layer.doc, &layer.params);
-    let first = said.examples.first().map_or(file.name, |e| &e.text);
-    let alone = alone(first, SHOWN, library)?;
-    Ok(of_layer(&layer, said, file.text, file.path(), Some(alone)))
+    Ok((layer, file.text))
 }
 
 /// A layer or a field of a user's file, with what is said of it.
