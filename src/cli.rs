@@ -10,6 +10,8 @@ use odec_compiler::simulate::clusters::WITHIN;
 use odec_explore::work::{Engine, RETRIES};
 use odec_program::Target;
 use odec_runtime::DeviceChoice;
+use std::error::Error;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 pub use trained::{Average, Classify, Eval, Generate, Translate};
 
@@ -36,6 +38,7 @@ impl Cli {
         };
         let all = Cli::command().mut_subcommands(|command| command.mut_args(numbers));
         let matches = all.try_get_matches().map_err(without_hidden);
+        let matches = matches.map_err(of_whole_number);
         let given = matches.and_then(|matches| Cli::from_arg_matches(&matches));
         given.unwrap_or_else(|e| e.exit())
     }
@@ -53,6 +56,25 @@ fn without_hidden(mut e: clap::Error) -> clap::Error {
         };
     }
     e
+}
+
+/// Says of a whole number what is expected: clap shows what Rust's parser says, "invalid digit found in string".
+fn of_whole_number(e: clap::Error) -> clap::Error {
+    let source = e.source().and_then(|e| e.downcast_ref::<ParseIntError>());
+    let expected = match source.map(ParseIntError::kind) {
+        None => return e,
+        Some(IntErrorKind::PosOverflow) => "a smaller whole number is expected",
+        Some(_) => "a whole number, 0 or above, is expected",
+    };
+    let said = |kind| e.get(kind).map(ContextValue::to_string).unwrap_or_default();
+    let (value, option) = (
+        said(ContextKind::InvalidValue),
+        said(ContextKind::InvalidArg),
+    );
+    let message = format!(
+        "invalid value '{value}' for '{option}': {expected}\n\nFor more information, try '--help'.\n"
+    );
+    clap::Error::raw(e.kind(), message)
 }
 
 fn at_least_0(text: &str) -> Result<f64, String> {
@@ -531,7 +553,7 @@ pub struct Train {
     /// Train on this file instead: text, .jsonl, tokens in a .bin, or images (repeatable)
     #[arg(long)]
     pub data: Vec<PathBuf>,
-    /// Total number of steps, instead of the file's or the run's
+    /// Total number of steps, instead of the file's or the run's; 0: a run of the parameters that it starts with
     #[arg(long)]
     pub steps: Option<u64>,
     /// Stop after this many seconds; the learning-rate schedule ends there

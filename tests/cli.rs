@@ -120,7 +120,7 @@ fn from_a_file_to_text() {
         serde_json::from_str(&place.good(&["eval", "run", "--json"])).expect("JSON");
     assert!(eval["loss"].as_f64().expect("a loss") < 4.5, "{eval}");
     let own = place.good(&["eval", "run", "--data", "corpus.txt"]);
-    assert!(own.contains("8799 predicted tokens"), "{own}");
+    assert!(own.contains("8,799 predicted tokens"), "{own}");
 
     let words = [
         "generate", "run", "--prompt", "the ", "--tokens", "20", "--seed", "3",

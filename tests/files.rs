@@ -222,6 +222,38 @@ fn files_of_an_exploration_are_not_replaced() {
 }
 
 #[test]
+fn nothing_is_begun_in_an_exploration() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+    fs::create_dir_all(place.at("ex/trials")).expect("a folder");
+    place.write("ex/exploration.json", "{}");
+    let broken = place.broken();
+    for args in [
+        ["train", broken, "--out", "ex"],
+        ["train", broken, "--out", "ex/trials"],
+        ["train", broken, "--out", "ex/a/b"],
+        ["average", "run", "--out", "ex/trials/mean"],
+    ] {
+        refused(&place, &args, &["is in the exploration", "ex"]);
+    }
+    assert_eq!(place.list("ex/trials"), [""; 0]);
+}
+
+/// What a rule has kept stays the run's when its checkpoint is gone.
+#[test]
+fn kept_parameters_are_not_trained_over() {
+    let place = Place::new();
+    let keep = "seed 0\n  keep checkpoints(last: 2, every: 1)";
+    place.write("keep.ode", &TINY.replace("seed 0", keep));
+    place.good(&["train", "keep.ode", "--out", "run", "--steps", "2"]);
+    fs::remove_file(place.at("run/checkpoint.safetensors")).expect("removed");
+    let broken = place.broken();
+    let why = ["what an earlier run has kept, run/kept", "--out"];
+    refused(&place, &["train", broken, "--out", "run"], &why);
+    assert_eq!(place.list("run/kept"), ["1.safetensors", "2.safetensors"]);
+}
+
+#[test]
 fn nothing_is_begun_in_an_artifact() {
     let place = Place::new();
     place.good(&["build", "tiny.ode"]);
@@ -269,48 +301,49 @@ fn the_artifact_of_a_run_is_replaced_by_the_same_alone() {
 #[test]
 fn outputs_go_over_no_source_and_nothing_that_is_read() {
     let place = Place::new();
-    let source = ["is a source file"];
-    refused(&place, &["methods", "rk4", "--svg", "tiny.ode"], &source);
-    refused(
-        &place,
-        &[
-            "tokenize",
-            "corpus.txt",
-            "--tokenizer",
-            "bytes",
-            "-o",
-            "tiny.ode",
-        ],
-        &source,
-    );
-    let read = ["is read by this command"];
-    refused(
-        &place,
-        &[
-            "tokenize",
-            "corpus.txt",
-            "--tokenizer",
-            "bytes",
-            "-o",
-            "corpus.txt",
-        ],
-        &read,
-    );
     place.write("in.st", "numbers");
-    refused(
-        &place,
-        &[
-            "exec",
+    place.write("notes.txt", "mine");
+    let tokenize = ["tokenize", "corpus.txt", "--tokenizer", "bytes", "-o"];
+    let exec = [
+        "exec",
+        "tiny.ode",
+        "--entry",
+        "grad",
+        "--inputs",
+        "in.st",
+        "--outputs",
+    ];
+    let other = "so it is not replaced";
+    for (command, out, why) in [
+        (&["methods", "rk4", "--svg"][..], "tiny.ode", other),
+        (
+            &["design", "--stages", "2", "--order", "2", "--svg"],
             "tiny.ode",
-            "--entry",
-            "grad",
-            "--inputs",
-            "in.st",
-            "--outputs",
-            "in.st",
-        ],
-        &read,
-    );
+            other,
+        ),
+        (
+            &["graph", "tiny.ode", "--format", "svg", "-o"],
+            "notes.txt",
+            "not end in .svg,",
+        ),
+        (
+            &["report", "runs", "-o"],
+            "corpus.txt",
+            "not end in .html or .htm,",
+        ),
+        (
+            &["profile", "tiny.ode", "--trace"],
+            "notes.txt",
+            "not end in .json,",
+        ),
+        (&tokenize, "tiny.ode", "not end in .bin,"),
+        (&tokenize, "corpus.txt", "is read by this command"),
+        (&exec, "in.st", "is read by this command"),
+        (&exec, "notes.txt", "not end in .safetensors,"),
+    ] {
+        refused(&place, &[command, &[out]].concat(), &[why]);
+    }
+    assert_eq!(place.read("notes.txt"), "mine");
     assert_eq!(place.read("in.st"), "numbers");
     assert_eq!(place.read("tiny.ode"), TINY);
     assert!(!place.read("corpus.txt").contains('\0'));

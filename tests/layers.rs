@@ -34,6 +34,7 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     let command = place.good(&["train", "--help"]);
     let word = both.strip_prefix(&command).expect("the command first");
     assert!(word.contains("train, a word of the language") && word.contains("`train { … }`"));
+    assert!(!word.contains("train.steps"), "{word}");
     let page = place.good(&["help", "attention"]);
     for part in [
         "kv_heads",
@@ -157,6 +158,12 @@ fn help_of_words_says_what_each_column_is() {
             assert!(page.contains(part), "{part} is not in\n{page}");
         }
     }
+    // A layer, and a function of numbers.
+    let page = place.good(&["help", "exp"]);
+    assert!(
+        page.starts_with("exp\n") && page.contains("natural logarithm"),
+        "{page}"
+    );
     let page = place.good(&["help", "in"]);
     assert!(!page.contains("cannot be names"), "{page}");
 }

@@ -52,12 +52,12 @@ fn launches_are_compared_with_what_they_must_give() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     gather(3.0).save(&at("a.safetensors")).unwrap();
-    let good = (Some(0), "1 launches, as expected\n".to_string());
+    let good = (Some(0), "1 launch, as expected\n".to_string());
     assert_eq!(replay(folder.path(), "reference"), good);
     let (code, said) = replay(folder.path(), "cuda:dry");
     assert_eq!(
         (code, &*said),
-        (Some(0), "1 launches, nothing was computed\n")
+        (Some(0), "1 launch, nothing was computed\n")
     );
     // One wrong launch, and one that cannot be read, do not hide the third.
     gather(3.5).save(&at("b.safetensors")).unwrap();

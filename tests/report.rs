@@ -506,3 +506,26 @@ fn event_files_hold_what_the_metrics_say() {
         "{said}"
     );
 }
+
+/// Bytes that are no UTF-8 are all shown alike.
+#[test]
+fn runs_whose_names_are_shown_alike_have_names_of_their_own() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    for byte in [0xfe, 0xff] {
+        place.good(&["train", "tiny.ode", "--out", "runs/new", "--steps", "1"]);
+        let runs = place.path().join("runs");
+        let named = runs.join(OsStr::from_bytes(&[b'a', byte]));
+        std::fs::rename(runs.join("new"), named).expect("renamed");
+    }
+    place.good(&["export", "runs", "--metrics", "csv", "-o", "metrics.csv"]);
+    let table = place.read("metrics.csv");
+    let mut names: Vec<&str> = table
+        .lines()
+        .skip(1)
+        .filter_map(|l| l.split(',').next())
+        .collect();
+    names.dedup();
+    assert_eq!(names, ["a\u{fffd}", "a\u{fffd} (2)"]);
+}

@@ -20,9 +20,10 @@ use odec_runtime::data::tokenizer::TokenizerError;
 use odec_runtime::errln;
 use odec_runtime::parameters::import::Init;
 use odec_runtime::system::input;
+use odec_runtime::system::known::{self, Kind};
 use odec_runtime::{Shown, Tokenizer};
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 /// A parsed file, with the texts its places point into.
@@ -40,8 +41,22 @@ pub struct Parsed {
 /// Reads a file.
 pub fn read(path: &Path) -> Done<String> {
     let name = path.shown();
-    input::open(path)
-        .map_err(|e| e.to_string())
+    if let Some(what) = known::instead(path, &[Kind::Source]) {
+        return Err(Failure::Input(format!(
+            "{name} is not a .ode file: it {what}"
+        )));
+    }
+    let opened = input::open(path).map_err(|e| match path.to_str().and_then(|p| LIBRARY.get(p)) {
+        Some(known) if e.kind() == ErrorKind::NotFound => match known.is_layer() {
+            true => format!("there is no such file; the library has a layer of this name, which `odec help {name}` describes"),
+            false => format!(
+                "there is no such file; the library has a scheme of this name: `odec help {name}` prints it, `odec schemes {name}` what is proved of it"
+            ),
+        },
+        None if e.kind() == ErrorKind::NotFound => "there is no such file".into(),
+        _ => e.to_string(),
+    });
+    opened
         .and_then(source_text)
         .map_err(|why| Failure::Input(format!("{name}: {why}")))
 }

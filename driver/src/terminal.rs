@@ -1,7 +1,6 @@
 //! Properties of the terminal: its width and colours.
 
-pub use odec_compiler::scheme::resolve::count;
-pub use odec_compiler::text::number::{bytes, duration, thousands};
+pub use odec_compiler::text::number::{bytes, count, duration, thousands};
 use odec_compiler::text::page::Screen;
 use std::io::IsTerminal;
 

@@ -10,6 +10,7 @@ use odec_runtime::Shown;
 use odec_runtime::system::files::{create_folder, write_file};
 use odec_runtime::system::input;
 use odec_runtime::system::output;
+use odec_runtime::system::owned;
 pub use odec_runtime::system::owned::exploration::{EXECUTED, PICTURE, PLAN, RANKING};
 use odec_runtime::system::owned::exploration::{PROMOTIONS, RESULTS, RUNGS, STEP_TIMES, TIME};
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,12 @@ impl Folder {
     /// When it holds something else, or another process works in it.
     pub fn open(path: &Path, plan: &Plan) -> Done<Folder> {
         output::check_folder(path).map_err(Failure::input)?;
+        if let Some(other) = owned::exploration_around(path) {
+            let (path, other) = (path.shown(), other.shown());
+            return Err(Failure::Input(format!(
+                "{path} is in the exploration {other}, which holds its own runs alone; choose another folder with --out"
+            )));
+        }
         let shown = path.shown();
         let known = path.join(PLAN);
         let there = std::fs::read_dir(path).map(|mut d| d.any(|e| e.is_ok()));

@@ -22,6 +22,7 @@ use crate::parse::{parse, parse_value};
 use crate::paths::visit;
 use crate::span::{Sources, Span};
 use odec_library::Library;
+use std::collections::HashSet;
 
 /// The name under which a value from the command line appears in errors.
 const ORIGIN: &str = "command line";
@@ -412,11 +413,14 @@ fn unknown_path(path: &str, at: Span, known: &[String]) -> Diagnostic {
     }
     let last = path.rsplit('.').next().unwrap_or(path);
     let tail = |known: &&String| known.rsplit('.').next() == Some(last);
-    let same: Vec<String> = known
+    let mut same: Vec<String> = known
         .iter()
         .filter(tail)
         .map(|path| format!("`{path}`"))
         .collect();
+    // What may be said and is said is listed twice.
+    let mut seen = HashSet::new();
+    same.retain(|path| seen.insert(path.clone()));
     if !same.is_empty() {
         return error.help(format!("did you mean {}?", same.join(" or ")));
     }

@@ -18,7 +18,7 @@ use crate::table::{loss, seen, steps};
 use odec_compiler::analysis::report::Report;
 use odec_compiler::analysis::summary::Summary;
 use odec_compiler::analysis::{svg, text};
-use odec_compiler::text::number::{bytes, duration, flops, thousands};
+use odec_compiler::text::number::{bytes, count, duration, flops, thousands};
 use odec_explore::executed::Ended;
 use odec_explore::fit::Fit;
 use odec_runtime::Shown;
@@ -68,7 +68,7 @@ pub fn page(found: &Found, models: &Models, samples: Option<&Samples>) -> String
     refused(found, &mut body);
     let title = match found.runs.as_slice() {
         [one] => markup(&one.name),
-        many => format!("{} runs", many.len()),
+        many => count(many.len(), "run"),
     };
     let policy = format!(
         "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'",
@@ -89,7 +89,7 @@ pub fn page(found: &Found, models: &Models, samples: Option<&Samples>) -> String
 fn head(runs: &[Drawn], out: &mut String) {
     let title = match runs {
         [one] => markup(one.run.called()),
-        runs => format!("{} runs", runs.len()),
+        runs => count(runs.len(), "run"),
     };
     let models: BTreeSet<&str> = runs.iter().map(|d| d.run.manifest.name.as_str()).collect();
     let models: Vec<String> = models.into_iter().map(|m| markup(&escaped(m))).collect();
@@ -335,7 +335,7 @@ fn compared(n: usize, group: &[Drawn], out: &mut String) {
         let own: Vec<&Drawn> = group.iter().filter(|d| d.kind == kind).collect();
         let (class, several) = (class(kind), own.len() > 1);
         let (name, more) = match &own[0].run.trial {
-            Some(t) if several => (t.model.clone(), format!("{} seeds", own.len())),
+            Some(t) if several => (t.model.clone(), count(own.len(), "seed")),
             Some(_) => (own[0].run.called().to_string(), String::new()),
             None => {
                 let names: Vec<&str> = own.iter().map(|d| d.run.called()).collect();

@@ -18,6 +18,7 @@ use odec_runtime::train::metrics::{self, HeldOut, Record, Step};
 use odec_runtime::{Artifact, Shown};
 use odec_source::escape::escaped;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -307,9 +308,19 @@ fn name(runs: &mut [Run]) {
         same.map(|(a, _)| a).collect()
     });
     let common = common.unwrap_or_default();
-    for r in runs {
+    for r in &mut *runs {
         let below = r.folder.strip_prefix(&common).unwrap_or(&r.folder);
         r.name = below.shown();
+    }
+    // Names that are no UTF-8, and control characters, may be shown alike.
+    let mut taken = BTreeSet::new();
+    for r in runs {
+        let shown = r.name.clone();
+        let mut number = 2;
+        while !taken.insert(r.name.clone()) {
+            r.name = format!("{shown} ({number})");
+            number += 1;
+        }
     }
 }
 

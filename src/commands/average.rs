@@ -12,10 +12,10 @@ pub fn run(args: &cli::Average) -> Done {
         outln!("step {step:>8}  {}", file.shown());
     }
     outln!(
-        "{}: the mean of {}, {} parameters",
+        "{}: the mean of {}, {}",
         args.out.shown(),
         terminal::count(made.of.len(), "checkpoint"),
-        terminal::thousands(made.parameters)
+        terminal::count(made.parameters as usize, "parameter")
     );
     Ok(())
 }

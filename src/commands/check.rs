@@ -180,7 +180,10 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         };
         let rows = match (built.unit, t.tokens) {
             (_, Some(tokens)) => format!("{tokens} tokens of either text"),
-            (Unit::Patch | Unit::Pixel, _) => format!("{batch} images of {own} {of}{leading}"),
+            (Unit::Patch | Unit::Pixel, _) => format!(
+                "{} of {own} {of}{leading}",
+                terminal::count(batch as usize, "image")
+            ),
             (Unit::Token | Unit::Vector, _) => {
                 let beside = match built.config.source {
                     0 => String::new(),
@@ -189,7 +192,8 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
                 format!("{batch} × {own} {of}{leading}{beside}")
             }
         };
-        let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);
+        let steps = terminal::count(t.steps as usize, "step");
+        let shown = format!("{steps} of {rows}{micro}, {precision}");
         page.fact("train", &shown);
         for m in groups::members(&built.params, t) {
             let name = match m.names.is_empty() {
@@ -202,7 +206,7 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             } else {
                 format!("{names}: ")
             };
-            let (numbers, paths) = (number::thousands(m.numbers), m.short().join(", "));
+            let paths = m.short().join(", ");
             let paths = if paths.is_empty() {
                 "none".into()
             } else {
@@ -210,7 +214,11 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             };
             page.fact(
                 name,
-                &format!("{names}{}; {numbers} numbers: {paths}", m.optimizer),
+                &format!(
+                    "{names}{}; {}: {paths}",
+                    m.optimizer,
+                    terminal::count(m.numbers as usize, "number")
+                ),
             );
         }
         if let Some(n) = t.patience {

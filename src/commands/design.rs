@@ -27,7 +27,7 @@ pub fn run(args: &cli::Design) -> Done {
         None => NAME.to_string(),
     };
     if let Some(path) = &args.svg {
-        output::check(path).map_err(Failure::input)?;
+        output::check_kind(path, &["svg"], &[]).map_err(Failure::input)?;
         if args.splitting || args.diagonal || args.low_storage.is_some() {
             return Err(Failure::input(format!(
                 "{NO_PICTURE}: leave out --svg, or design the tableau of an explicit method"

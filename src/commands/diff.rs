@@ -6,6 +6,7 @@ use odec_driver::terminal;
 use odec_report::diff::diff;
 use odec_report::facts::{self, ModelFacts};
 use odec_report::runs::{self, Run};
+use odec_runtime::system::known::{self, Kind};
 use odec_runtime::{Shown, errln, out, outln};
 use std::path::Path;
 
@@ -22,6 +23,9 @@ pub fn run(args: &cli::Diff) -> Done {
 
 fn read(folder: &Path) -> Done<Run> {
     let shown = folder.shown();
+    if let Some(what) = known::instead(folder, &[Kind::Run]) {
+        return Err(Failure::Input(format!("{shown} is not a run: it {what}")));
+    }
     runs::read(folder).map_err(|why| Failure::Input(format!("{shown}: {why}")))
 }
 

@@ -5,6 +5,7 @@ use crate::commands::translate::spread;
 use crate::commands::{in_integers, integers, trained};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::quantized;
+use odec_driver::terminal;
 use odec_runtime::infer::bleu::{BLEU, CHRF, Scores, scores};
 use odec_runtime::infer::confusion::{self, MOST_DRAWN};
 use odec_runtime::infer::evaluate::{Classes, judge};
@@ -59,7 +60,7 @@ pub fn run(args: &cli::Eval) -> Done {
         .as_ref()
         .map_or(Ok(()), |svg| {
             let data: Vec<&Path> = args.data.iter().map(PathBuf::as_path).collect();
-            output::check_apart(svg, &data)
+            output::check_kind(svg, &["svg"], &data)
         })
         .map_err(Failure::input)?;
     let judged = judge(&mut executor, &*dataset, args.windows, &mut |_| {});
@@ -94,8 +95,8 @@ pub fn run(args: &cli::Eval) -> Done {
             Some(_) if e.terms.is_empty() => "classified",
             _ => "predicted",
         };
-        let predicted = format!("{done} {}", unit.name());
-        outln!("{n} {predicted} of {}", escaped(dataset.name()));
+        let counted = terminal::count(n as usize, &format!("{done} {}", unit.one()));
+        outln!("{counted} of {}", escaped(dataset.name()));
         let (loss, bits) = (e.loss, e.bits());
         let nats = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
         match (e.measure, e.accuracy) {

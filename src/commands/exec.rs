@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::Path;
 
 pub fn run(args: &cli::Exec) -> Done {
-    output::check_apart(&args.outputs, &[&args.inputs]).map_err(Failure::input)?;
+    output::check_kind(&args.outputs, &["safetensors"], &[&args.inputs]).map_err(Failure::input)?;
     if args.interpret {
         return interpret(args);
     }

@@ -24,7 +24,7 @@ pub fn run(args: &cli::Export) -> Done {
 }
 
 fn parameters(run: &Path, to: &Path, weights: Weights) -> Done {
-    output::check_beside(to, run).map_err(Failure::input)?;
+    output::check_beside(to, &["safetensors"], run).map_err(Failure::input)?;
     // nothing is computed, so no compiled code is needed
     let x = open_run_with(
         run,
@@ -36,8 +36,9 @@ fn parameters(run: &Path, to: &Path, weights: Weights) -> Done {
     .map_err(Failure::input)?;
     let (tensors, numbers) = import::export(to, &x).map_err(Failure::input)?;
     outln!(
-        "{} parameters in {tensors} tensors: {}",
-        terminal::thousands(numbers),
+        "{} in {}: {}",
+        terminal::count(numbers as usize, "parameter"),
+        terminal::count(tensors, "tensor"),
         to.shown()
     );
     Ok(())
@@ -46,7 +47,8 @@ fn parameters(run: &Path, to: &Path, weights: Weights) -> Done {
 fn metrics(args: &cli::Export, format: Metrics) -> Done {
     match format {
         Metrics::Tensorboard => output::check_folder(&args.output),
-        Metrics::Csv | Metrics::Jsonl => output::check_apart(&args.output, &[]),
+        Metrics::Csv => output::check_kind(&args.output, &["csv"], &[]),
+        Metrics::Jsonl => output::check_kind(&args.output, &["jsonl"], &[]),
     }
     .map_err(Failure::input)?;
     folders(&args.runs)?;
@@ -65,9 +67,9 @@ fn metrics(args: &cli::Export, format: Metrics) -> Done {
     }
     let lines: usize = found.runs.iter().map(|r| r.records.len()).sum();
     outln!(
-        "{} lines of {} runs: {}",
-        terminal::thousands(lines as u64),
-        found.runs.len(),
+        "{} of {}: {}",
+        terminal::count(lines, "line"),
+        terminal::count(found.runs.len(), "run"),
         args.output.shown()
     );
     Ok(())

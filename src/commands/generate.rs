@@ -8,6 +8,7 @@ use odec_compiler::simulate::scatter::{self, Panel};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::method::explicit;
 use odec_driver::quantized;
+use odec_driver::terminal;
 use odec_program::manifest::Vectors;
 use odec_runtime::infer::flow::{self, Drawn};
 use odec_runtime::infer::generate::{GenerateError, can_generate};
@@ -126,7 +127,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
     flow::can_guide(x, args.guidance).map_err(Failure::input)?;
     let explicit = explicit(scheme)?;
     let format = Format::of(path, &of)?;
-    output::check_beside(path, &args.run).map_err(Failure::input)?;
+    output::check_beside(path, &["png", "npz", "svg"], &args.run).map_err(Failure::input)?;
     // Whether the other run tells such samples apart is known before any is drawn.
     let mut classifier = match &args.classifier {
         None => None,
@@ -151,9 +152,10 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         (Drawn::Vectors(v), Format::Picture) => {
             let panels = panels(args, v, (&samples, &asked.classes));
             let title = format!(
-                "{} by {} in {steps} steps",
+                "{} by {} in {}",
                 x.manifest().name,
-                explicit.name
+                explicit.name,
+                terminal::count(steps as usize, "step")
             );
             Ok(scatter::picture(&panels, v.width as usize, &title).into_bytes())
         }
@@ -184,9 +186,11 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         w => format!(", each with and without the class: guidance {w}"),
     };
     outln!(
-        "{} ({order}): {steps} steps of {per_step} evaluations, {} evaluations of the velocity for each {}{twice}",
+        "{} ({order}): {} of {}, {} of the velocity for each {}{twice}",
         explicit.name,
-        per_step * steps,
+        terminal::count(steps as usize, "step"),
+        terminal::count(per_step as usize, "evaluation"),
+        terminal::count((per_step * steps) as usize, "evaluation"),
         of.one()
     );
     if let Some(share) = recognised {

@@ -9,13 +9,21 @@ use std::path::Path;
 
 pub fn run(args: &cli::Graph) -> Done {
     if let Some(path) = &args.output {
-        output::check_apart(path, &[]).map_err(Failure::input)?;
+        output::check(path).map_err(Failure::input)?;
     }
     let format = match (args.format, &args.output) {
         (Some(format), _) => format,
         (None, Some(path)) => by_ending(path)?,
         (None, None) => GraphFormat::Text,
     };
+    if let Some(path) = &args.output {
+        let endings: &[&str] = match format {
+            GraphFormat::Text => &["txt", "odeg"],
+            GraphFormat::Dot => &["dot"],
+            GraphFormat::Svg => &["svg"],
+        };
+        output::check_kind(path, endings, &[]).map_err(Failure::input)?;
+    }
     let built = source::parsed(&args.source.file, &args.source.set)?.built()?;
     let graph = match args.stage {
         GraphStage::Model => &built.forward,

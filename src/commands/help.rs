@@ -17,7 +17,7 @@ use odec_compiler::scheme::vocabulary::WHEN;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
 use odec_driver::source;
-use odec_driver::terminal::thousands;
+use odec_driver::terminal::{count, thousands};
 use odec_program::Bindings;
 use odec_runtime::{Shown, out, outln};
 use std::path::Path;
@@ -51,12 +51,13 @@ pub fn run(args: &cli::Help) -> Done {
     let mut pages: Vec<String> = pages.iter().map(text).collect();
     if pages.is_empty() {
         pages.extend(words::scheme(what));
-        pages.extend(words::word(what));
     }
+    // `exp` is a layer and a function of numbers.
+    pages.extend(words::word(what, pages.is_empty()));
     if pages.is_empty() {
         return unknown(&mut command, what);
     }
-    out!("{}", pages.join("\n\n"));
+    out!("{}", pages.join("\n"));
     Ok(())
 }
 
@@ -136,7 +137,7 @@ fn show(command: &mut Command, of: &[&str]) -> Done {
 
 /// The help of a command, and where its name is a word of the language too, as `train` is, the page of that.
 fn of_command(command: &mut Command, what: &str) -> Done {
-    let word = words::word(what);
+    let word = words::word(what, false);
     match command.try_get_matches_from_mut(["odec", what, "--help"]) {
         Err(help) => help.print().map_err(Failure::internal)?,
         Ok(_) => return Err(Failure::internal("`--help` is an argument like any other")),
@@ -240,33 +241,24 @@ fn costs_of(alone: &Alone) -> Vec<String> {
     let context = alone.sizes.context;
     let text = Bindings::new(1, context);
     let flops = operations::count(&alone.graph, text, |_| true).flops() / context;
-    let columns = if alone.columns == 1 {
-        "column"
-    } else {
-        "columns"
-    };
-    let mut parts = vec![format!("{} {columns}", thousands(alone.columns))];
+    let mut parts = vec![count(alone.columns as usize, "column")];
     if parameters > 0 {
-        parts.push(format!("{} parameters", thousands(parameters)));
+        parts.push(count(parameters as usize, "parameter"));
     }
     if flops > 0 {
-        let (flops, context) = (thousands(flops), thousands(context));
-        parts.push(format!(
-            "{flops} operations per token of a text of {context}"
-        ));
+        let (flops, context) = (count(flops as usize, "operation"), thousands(context));
+        parts.push(format!("{flops} per token of a text of {context}"));
     }
     if alone.reads.later_tokens {
         parts.push("cannot run token by token".into());
     } else if alone.reads.kept > 0 {
-        let kept = thousands(alone.reads.kept);
-        parts.push(format!(
-            "{kept} numbers kept per token while text is generated"
-        ));
+        let kept = count(alone.reads.kept as usize, "number");
+        parts.push(format!("{kept} kept per token while text is generated"));
     }
     if alone.reads.carried > 0 {
-        let carried = thousands(alone.reads.carried);
+        let carried = count(alone.reads.carried as usize, "number");
         parts.push(format!(
-            "{carried} numbers kept while text is generated, however long it is"
+            "{carried} kept while text is generated, however long it is"
         ));
     }
     parts

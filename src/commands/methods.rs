@@ -20,7 +20,7 @@ const MOST_CURVES: usize = picture::COLOURS.len();
 
 pub fn run(args: &cli::Methods) -> Done {
     if let Some(file) = &args.svg {
-        output::check_apart(file, &[]).map_err(Failure::input)?;
+        output::check_kind(file, &["svg"], &[]).map_err(Failure::input)?;
     }
     let entries = chosen(args)?;
     let curves = match measure::COMPILED {

@@ -22,6 +22,7 @@ pub mod graph;
 pub mod help;
 pub mod methods;
 pub mod new;
+mod pages;
 pub mod profile;
 pub mod replay;
 pub mod report;

@@ -12,6 +12,13 @@ use std::io::ErrorKind;
 const STARTER: &str = include_str!("starter.ode");
 
 pub fn run(args: &cli::New) -> Done {
+    if args.file.file_name().is_none() {
+        return Err(Failure::Input(format!(
+            "{} is a folder; name the file to write in it: `odec new {}`",
+            args.file.shown(),
+            args.file.join("mine").shown()
+        )));
+    }
     let path = match source::is_source(&args.file) {
         true => args.file.clone(),
         false => args.file.with_added_extension("ode"),

@@ -18,8 +18,9 @@ use odec_runtime::{Executor, Shown, outln};
 use serde_json::json;
 
 pub fn run(args: &cli::Profile) -> Done {
-    for file in args.svg.iter().chain(&args.trace) {
-        output::check_apart(file, &[]).map_err(Failure::input)?;
+    for (file, ending) in [(&args.svg, "svg"), (&args.trace, "json")] {
+        let checked = file.as_ref().map(|f| output::check_kind(f, &[ending], &[]));
+        checked.transpose().map_err(Failure::input)?;
     }
     bench::trainable(&args.timed, |x| profile(args, x))
 }

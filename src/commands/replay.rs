@@ -2,6 +2,7 @@
 
 use crate::cli;
 use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal;
 use odec_runtime::conformance::cases::{CaseError, Cases};
 use odec_runtime::device::Device;
 use odec_runtime::{DeviceChoice, Shown, outln};
@@ -38,18 +39,18 @@ pub fn run(args: &cli::Replay) -> Done {
     } else {
         "as expected"
     };
-    let files = match unread {
-        1 => "1 file".to_string(),
-        n => format!("{n} files"),
-    };
+    let files = terminal::count(unread, "file");
     match (wrong, unread) {
         (0, 0) => {
-            outln!("{launches} launches, {verdict}");
+            outln!("{}, {verdict}", terminal::count(launches, "launch"));
             Ok(())
         }
         (0, _) => Err(Failure::Input(match launches {
             0 => format!("{files} could not be replayed"),
-            n => format!("{files} could not be replayed; {n} launches of others: {verdict}"),
+            n => format!(
+                "{files} could not be replayed; {} of others: {verdict}",
+                terminal::count(n, "launch")
+            ),
         })),
         (n, unread) => Err(Failure::Input(format!(
             "{n} of the launches in {} are not as expected{}",

@@ -17,7 +17,7 @@ use odec_runtime::{
 };
 
 pub fn run(args: &cli::Report) -> Done {
-    output::check_apart(&args.output, &[]).map_err(Failure::input)?;
+    output::check_kind(&args.output, &["html", "htm"], &[]).map_err(Failure::input)?;
     let prompt = args.prompt.as_deref();
     if let Some(prompt) = prompt {
         can_ask(&[asked(args, prompt)], &sampling(args)).map_err(Failure::input)?;

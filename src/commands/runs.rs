@@ -4,6 +4,7 @@ use crate::cli;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_report::{runs, table};
+use odec_runtime::system::known::{self, Kind};
 use odec_runtime::{Shown, out, outln};
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -27,11 +28,16 @@ pub fn run(args: &cli::Runs) -> Done {
 
 /// That all folders are there.
 pub fn folders(named: &[PathBuf]) -> Done {
-    match named.iter().find(|f| !f.is_dir()) {
-        None => Ok(()),
-        Some(missing) => Err(Failure::Input(format!(
-            "there is no folder {}; name the folder of a run, or one that holds runs",
-            missing.shown()
-        ))),
-    }
+    let Some(missing) = named.iter().find(|f| !f.is_dir()) else {
+        return Ok(());
+    };
+    let shown = missing.shown();
+    Err(Failure::Input(
+        match known::instead(missing, &[Kind::Run, Kind::Exploration]) {
+            Some(what) => format!("{shown} is not a folder of runs: it {what}"),
+            None => format!(
+                "there is no folder {shown}; name the folder of a run, or one that holds runs"
+            ),
+        },
+    ))
 }

@@ -38,7 +38,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
     let (of, _) = flow::drawn(x).map_err(Failure::input)?;
     let rows = flow::rows(x, args.class).map_err(Failure::input)?;
     flow::can_guide(x, args.guidance).map_err(Failure::input)?;
-    output::check_beside(to, &args.run).map_err(Failure::input)?;
+    output::check_beside(to, &["svg"], &args.run).map_err(Failure::input)?;
     let tried = |of: &Explicit| {
         let each = of.evaluations();
         STEPS.into_iter().filter(move |n| n * each <= MOST)

@@ -28,7 +28,7 @@ pub fn run(args: &cli::Simulate) -> Done {
         output::check_folder(folder).map_err(Failure::input)?;
     }
     if let Some(path) = &args.output {
-        output::check_apart(path, &[]).map_err(Failure::input)?;
+        output::check_kind(path, &["safetensors"], &[]).map_err(Failure::input)?;
     }
     if !(0.0..1.0).contains(&args.within) {
         let given = args.within;
@@ -122,7 +122,13 @@ fn facts(args: &cli::Simulate, built: &Built, paths: &Paths, found: &Found) {
     let end = paths.times.last().copied().unwrap_or(0.0);
     let steps = terminal::count(paths.times.len() - 1, "step");
     let mut page = Page::new(terminal::screen());
-    page.title(&built.name, &format!("{} points, {steps}", paths.points));
+    page.title(
+        &built.name,
+        &format!(
+            "{}, {steps}",
+            terminal::count(paths.points as usize, "point")
+        ),
+    );
     page.fact("flow", &found.flows.join(", then "));
     page.fact("time", &format!("0 to {}", time(end)));
     let counts = &found.counts;

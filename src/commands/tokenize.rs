@@ -19,13 +19,13 @@ pub fn run(args: &cli::Tokenize) -> Done {
         separator: &args.separator,
     };
     let read: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
-    output::check_apart(&args.output, &read).map_err(Failure::input)?;
+    output::check_kind(&args.output, &["bin"], &read).map_err(Failure::input)?;
     let tokens = tokenise::write(&args.files, reading, &tokenizer, &args.output, Show::Auto)
         .map_err(Failure::input)?;
     outln!(
-        "{} tokens of {} kinds in {}",
-        terminal::thousands(tokens),
-        terminal::thousands(tokenizer.vocabulary()),
+        "{} of {} in {}",
+        terminal::count(tokens as usize, "token"),
+        terminal::count(tokenizer.vocabulary() as usize, "kind"),
         args.output.shown()
     );
     Ok(())

@@ -47,13 +47,13 @@ pub fn run(args: &cli::Train) -> Done {
         ));
     };
     if let Some(out) = &args.out {
-        lock::claim(out).map_err(Failure::input)?;
+        lock::claim_apart(out).map_err(Failure::input)?;
     }
     let folder = |name: &str| {
         let out = args.out.clone();
         out.unwrap_or_else(|| PathBuf::from("runs").join(name))
     };
-    let claim = |name: &str| lock::claim(&folder(name)).map_err(Failure::input);
+    let claim = |name: &str| lock::claim_apart(&folder(name)).map_err(Failure::input);
     let (artifact, _guard) = artifact::trainable(model, &args.set, args.device, args.trust, claim)?;
     let out = folder(&artifact.manifest().name);
     finish(
@@ -113,10 +113,11 @@ fn finish(
         End::Patience => " (no lower held-out loss)",
         End::Complete | End::Asked | End::Paused => "",
     };
-    outln!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
+    let steps = terminal::count(summary.steps as usize, "step");
+    outln!("{steps} in {:.0} s{why}", summary.seconds);
     if let Some(e) = &summary.held_out {
         outln!(
-            "held-out {} on {} {}{}",
+            "held-out {} on {}{}",
             match (e.measure, e.accuracy) {
                 (Some(measure), _) => format!("{measure} {:.3e},", e.loss),
                 (None, None) => format!(
@@ -132,8 +133,7 @@ fn finish(
                     100.0 * share
                 ),
             },
-            terminal::thousands(e.of.number()),
-            e.of.unit().name(),
+            terminal::count(e.of.number() as usize, e.of.unit().one()),
             match summary.held_out_part {
                 true => format!(" (all that is held out: `odec eval {}`)", out.shown()),
                 false => String::new(),

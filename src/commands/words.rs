@@ -1,31 +1,15 @@
-//! Words of the language for `odec help`: what the pages of docs/ say of them, which are embedded, and what layers, other parts and schemes declare of
+//! Words of the language for `odec help`: what the pages of docs/ say of them, and what layers, other parts and schemes declare of
 //! the arguments that have this name. So a word is known once a page or a declaration has it.
 //!
 //! A row of a table is about the words of the code in its first column, and the arguments in it: `order 4 within 1e-14` about `order` and `within`,
 //! `tokens(vocab, context)` about `tokens`, `vocab` and `context`. Where no row and no argument has a word, other words in brackets are looked at, and then the
 //! sentences of the reference and the other columns of its tables.
 
+use crate::commands::pages::{Entry, Which, entries, words};
 use odec_compiler::model::chapters::chapters;
 use odec_compiler::model::page::{self, ArgumentLine};
 use odec_driver::library::LIBRARY;
 use odec_grammar::ast::{Item, ParamKind};
-
-/// Names and texts, those of the reference first (`build.rs`).
-const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
-/// Sections of the reference that list names and say nothing of any.
-const LISTS: [&str; 2] = ["Keywords", "Names that are taken"];
-
-/// A row of a table, or a sentence.
-struct Entry {
-    page: &'static str,
-    /// The heading above.
-    section: &'static str,
-    /// The first column; of a sentence, all of it.
-    written: String,
-    /// The other columns, each with its heading; none of a sentence.
-    columns: Vec<String>,
-    is_row: bool,
-}
 
 /// The page of a scheme of the library: its text.
 pub fn scheme(name: &str) -> Option<String> {
@@ -42,19 +26,19 @@ pub fn scheme(name: &str) -> Option<String> {
     ))
 }
 
-/// The page of a word, or of a path of `--set` by its last part.
-pub fn word(name: &str) -> Option<String> {
+/// The page of a word, or of a path of `--set` by its last part. `mentions` of it count where nothing is about it.
+pub fn word(name: &str, mentions: bool) -> Option<String> {
     let name = name.rsplit('.').next().unwrap_or(name);
     let all = entries();
     let has = |text: &str, which| words(text, which).contains(&name);
     let rows = || all.iter().filter(|e| e.is_row);
     let mut found: Vec<&Entry> = rows().filter(|e| has(&e.written, Which::Main)).collect();
     let arguments = arguments_called(name);
-    if found.is_empty() && arguments.is_empty() {
+    if mentions && found.is_empty() && arguments.is_empty() {
         found = rows().filter(|e| has(&e.written, Which::All)).collect();
     }
-    if found.is_empty() && arguments.is_empty() {
-        let reference = all.iter().filter(|e| e.page == PAGES[0].0);
+    if mentions && found.is_empty() && arguments.is_empty() {
+        let reference = all.iter().filter(|e| e.is_of_the_reference());
         let all = |e: &&Entry| {
             [&e.written]
                 .into_iter()
@@ -153,150 +137,4 @@ fn arguments(word: &str) -> Vec<(String, ArgumentLine)> {
         }
     }
     all
-}
-
-/// Which words of code.
-#[derive(Clone, Copy, PartialEq)]
-enum Which {
-    /// Those outside of brackets, and arguments: a word alone, or before a colon.
-    Main,
-    All,
-}
-
-/// The words of the code in a text, which is not that of a command.
-fn words(text: &str, which: Which) -> Vec<&str> {
-    let mut found = Vec::new();
-    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
-    let codes = text.split('`').skip(1).step_by(2);
-    for code in codes.filter(|code| !code.starts_with("odec ")) {
-        let (mut depth, mut quoted) = (0_usize, false);
-        let mut before = '(';
-        let mut rest = code;
-        while let Some(c) = rest.chars().next() {
-            let length = if is_letter(c) {
-                rest.find(|c| !is_letter(c)).unwrap_or(rest.len())
-            } else {
-                c.len_utf8()
-            };
-            let (word, after) = rest.split_at(length);
-            rest = after;
-            match c {
-                '"' => quoted = !quoted,
-                '(' | '[' | '{' => depth += 1,
-                ')' | ']' | '}' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            let next = after.trim_start().chars().next().unwrap_or(')');
-            let is_argument = "(,".contains(before) && ",):".contains(next);
-            let is_meant = which == Which::All || depth == 0 || is_argument;
-            if is_letter(c) && !c.is_ascii_digit() && !quoted && is_meant {
-                found.push(word);
-            }
-            if c != ' ' {
-                before = c;
-            }
-        }
-    }
-    found
-}
-
-/// Rows whose first column begins with code, and sentences.
-fn entries() -> Vec<Entry> {
-    let mut all = Vec::new();
-    for &(page, text) in PAGES {
-        let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let (mut section, mut in_code) = ("", false);
-        let mut heads: Vec<String> = Vec::new();
-        let mut paragraph = String::new();
-        let mut above = "";
-        for line in text.lines().chain([""]) {
-            if line.starts_with("```") {
-                in_code = !in_code;
-            }
-            let is_text = !in_code
-                && !line.is_empty()
-                && !line.starts_with(['#', '|', '`'].as_slice())
-                && !line.starts_with("    ");
-            let starts_anew = !is_text || line.starts_with("- ");
-            if starts_anew && !paragraph.is_empty() && !LISTS.contains(&section) {
-                let sentences = plain(&paragraph, folder);
-                for sentence in sentences.split_inclusive(". ") {
-                    all.push(Entry {
-                        page,
-                        section,
-                        written: sentence.trim().to_string(),
-                        columns: Vec::new(),
-                        is_row: false,
-                    });
-                }
-            }
-            if starts_anew {
-                paragraph.clear();
-            }
-            if is_text {
-                paragraph += line;
-                paragraph.push(' ');
-            }
-            if line.starts_with('#') && !in_code {
-                section = line.trim_start_matches('#').trim();
-            }
-            if line.starts_with("|---") {
-                heads = cells(above);
-            }
-            above = line;
-            let cells: Vec<String> = cells(line).iter().map(|c| plain(c, folder)).collect();
-            let Some((written, others)) = cells.split_first().filter(|(w, _)| w.starts_with('`'))
-            else {
-                continue;
-            };
-            let columns = others.iter().enumerate().filter(|(_, c)| !c.is_empty());
-            let columns = columns.map(|(i, cell)| match heads.get(i + 1).map(String::as_str) {
-                None | Some("") => cell.clone(),
-                Some(head) => format!("{head}: {cell}"),
-            });
-            all.push(Entry {
-                page,
-                section,
-                written: written.clone(),
-                columns: columns.collect(),
-                is_row: true,
-            });
-        }
-    }
-    all
-}
-
-/// The cells of a table's row; none of another line.
-fn cells(line: &str) -> Vec<String> {
-    let row = line.strip_prefix('|').and_then(|l| l.strip_suffix('|'));
-    let bar = "\u{1}";
-    let cells = row.map(|row| row.replace("\\|", bar));
-    let cells = cells.iter().flat_map(|row| row.split('|'));
-    cells.map(|cell| cell.trim().replace(bar, "|")).collect()
-}
-
-/// Links as text: those to another page with its path.
-fn plain(cell: &str, folder: &str) -> String {
-    let mut out = String::new();
-    let mut rest = cell;
-    while let Some((text, after)) = rest.split_once("](") {
-        let Some((to, after)) = after.split_once(')') else {
-            break;
-        };
-        match text.rsplit_once('[') {
-            Some((before, text)) => out += &format!("{before}{text}"),
-            None => out += text,
-        }
-        if !to.starts_with('#') && !to.contains("://") {
-            let (mut folder, mut to) = (folder, to);
-            while let Some(up) = to.strip_prefix("../") {
-                folder = folder.rsplit_once('/').map_or("", |(folder, _)| folder);
-                to = up;
-            }
-            let between = if folder.is_empty() { "" } else { "/" };
-            out += &format!(" [{folder}{between}{to}]");
-        }
-        rest = after;
-    }
-    (out + rest).replace("**", "")
 }

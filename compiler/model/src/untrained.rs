@@ -1,7 +1,7 @@
 //! Warns about parameters that no gradient reaches.
 //!
 //! Takes the paths that the gradient's graph has nothing for: the loss does not depend on them, or only through states that `gradient last(k)`
-//! takes as given. Leaves products that are 0 to nobody: such a gradient is computed.
+//! takes as given. A gradient that is computed and is always 0, as behind a product with 0, is not warned of.
 
 use super::spec::Spec;
 use crate::codes;

@@ -232,10 +232,7 @@ pub fn too_deep(span: Span) -> Diagnostic {
     Diagnostic::error(codes::TOO_LARGE, span, "this is nested too deeply")
 }
 
-/// `1 field`, `2 fields`.
-pub fn count(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
-}
+pub use odec_text::number::count;
 
 pub fn unknown_argument(callee: &str, label: &Ident, known: &[&str]) -> Diagnostic {
     let d = Diagnostic::error(

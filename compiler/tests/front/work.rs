@@ -129,6 +129,6 @@ fn unknown_names() {
     assert!(shown.iter().all(|d| d.severity == Severity::Error));
     assert_eq!(
         (last.severity, &*last.message),
-        (Severity::Note, "and 9900 more messages")
+        (Severity::Note, "and 9,900 more messages")
     );
 }

@@ -52,6 +52,16 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
+/// So many of something: `1 field`, `2,000 fields`, `2 launches`.
+pub fn count(n: usize, noun: &str) -> String {
+    let s = match noun.ends_with("ch") {
+        _ if n == 1 => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{} {noun}{s}", thousands(n as u64))
+}
+
 /// Bytes in the largest binary unit of which there is one at least: `12.3 MiB`.
 pub fn bytes(n: u64) -> String {
     let mut x = n as f64;

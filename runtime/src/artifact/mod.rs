@@ -16,6 +16,8 @@ use crate::system::files::{self, remedy};
 use crate::system::hash::sha256;
 use crate::system::input::{self, most};
 use crate::system::key::Key;
+use crate::system::known::{self, Kind};
+use crate::system::output::{self, OutputError};
 use crate::system::owned::{self, Listing};
 use crate::system::pool;
 use crate::system::shown::Shown;
@@ -72,6 +74,8 @@ pub enum ArtifactError {
         "{path} is not an artifact: it has no {MANIFEST_FILE}; an artifact is a folder made by `odec build`"
     )]
     NotAnArtifact { path: String },
+    #[error("{path} is neither a .ode file nor an artifact: it {what}")]
+    NoneBut { path: String, what: String },
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
     #[error("{path}: the manifest is damaged ({reason}); build the artifact again")]
@@ -142,8 +146,8 @@ pub enum ArtifactError {
         "{path} belongs to the run in {run}, where a process trains; wait for it, or choose another name with -o"
     )]
     Busy { path: String, run: String },
-    #[error("{path} leaves the folder {missing} by `..`, and there is none; name the place itself")]
-    Nowhere { path: String, missing: String },
+    #[error(transparent)]
+    Place(#[from] OutputError),
     #[error("cannot write {path}: {source}; {}, then build again", remedy(source))]
     Write { path: String, source: io::Error },
     #[error("{path}: {source}")]
@@ -207,6 +211,10 @@ impl Artifact {
     /// When it is missing, damaged, of another format, or its program is inconsistent.
     pub fn load(path: &Path) -> Result<Artifact, ArtifactError> {
         let shown = || path.shown();
+        if let Some(what) = known::instead(path, &[Kind::Artifact, Kind::Source]) {
+            let path = shown();
+            return Err(ArtifactError::NoneBut { path, what });
+        }
         if !path.exists() {
             return Err(ArtifactError::Missing { path: shown() });
         }
@@ -558,10 +566,7 @@ pub fn may_replace(path: &Path) -> Result<(), ArtifactError> {
         path: path.shown(),
         why,
     };
-    if let Some(missing) = files::left_but_missing(path) {
-        let (path, missing) = (path.shown(), missing.shown());
-        return Err(ArtifactError::Nowhere { path, missing });
-    }
+    output::check_place(path)?;
     if let Some(artifact) = owned::artifact_around(path) {
         let (path, artifact) = (path.shown(), artifact.shown());
         return Err(ArtifactError::Within { path, artifact });

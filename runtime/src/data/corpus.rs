@@ -49,23 +49,43 @@ impl Corpus {
         Ok(Batch::of_tokens(rows, context, tokens, targets))
     }
 
-    fn enough(
-        &self,
-        part: &'static str,
-        range: &Range<usize>,
-        needs: u64,
-    ) -> Result<(), DataError> {
-        let has = range.len() as u64;
+    /// Whether there are tokens for a sequence of training.
+    fn enough_to_train(&self, context: u64) -> Result<(), DataError> {
+        let (has, needs) = (self.train.len() as u64, context + 1);
         if has >= needs {
-            Ok(())
-        } else {
-            Err(DataError::Short {
-                path: self.name.clone(),
-                part,
-                has,
-                needs,
-            })
+            return Ok(());
         }
+        Err(DataError::Short {
+            what: format!("the training part of {}", self.name),
+            has,
+            needs,
+            why: "for a sequence (context + 1)",
+            remedy: "give a longer text or a shorter context",
+        })
+    }
+
+    /// Whether a token is to be predicted.
+    fn enough_to_evaluate(&self) -> Result<(), DataError> {
+        let (has, needs) = (self.held_out.len() as u64, 2);
+        if has >= needs {
+            return Ok(());
+        }
+        let is_part = self.held_out.len() < self.tokens.len();
+        let (what, remedy) = match is_part {
+            true => (
+                format!("the held-out part of {}", self.name),
+                "give a longer text, or hold out more of it",
+            ),
+            false => (self.name.clone(), "give a longer text"),
+        };
+        let why = "to predict one by another";
+        Err(DataError::Short {
+            what,
+            has,
+            needs,
+            why,
+            remedy,
+        })
     }
 }
 
@@ -111,7 +131,7 @@ impl Dataset for Corpus {
         rows: Range<u64>,
         context: u64,
     ) -> Result<Batch, DataError> {
-        self.enough("training", &self.train, context + 1)?;
+        self.enough_to_train(context)?;
         let Draw { seed, step, .. } = draw;
         let starts = self.train.len() as u64 - context;
         let stream = Stream::new(seed, "batch");
@@ -131,7 +151,7 @@ impl Dataset for Corpus {
         context: u64,
         most: Option<u64>,
     ) -> Result<Batches<'_>, DataError> {
-        self.enough("held-out", &self.held_out, 2)?;
+        self.enough_to_evaluate()?;
         let Range { start: first, end } = self.held_out;
         let (rows, context) = (rows as usize, context as usize);
         let whole = (end - first - 1) / context;

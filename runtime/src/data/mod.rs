@@ -44,6 +44,7 @@ use crate::system::output::OutputError;
 use crate::system::progress::Show;
 use crate::system::shown::Shown;
 use odec_program::manifest::Data;
+use odec_text::number::count;
 use std::io;
 use std::path::Path;
 
@@ -159,13 +160,15 @@ pub enum DataError {
     )]
     NotTokens { path: String },
     #[error(
-        "the {part} part of {path} has {has} tokens, and one sequence needs {needs} (context + 1); give a longer text or a shorter context"
+        "{what} has {}, and {needs} are needed {why}; {remedy}",
+        count(*has as usize, "token")
     )]
     Short {
-        path: String,
-        part: &'static str,
+        what: String,
         has: u64,
         needs: u64,
+        why: &'static str,
+        remedy: &'static str,
     },
     #[error("the tokenizer has a vocabulary of {needs}; this model has a vocabulary of {vocab}")]
     Vocabulary { needs: u64, vocab: u64 },

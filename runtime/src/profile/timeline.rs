@@ -145,10 +145,10 @@ fn said(told: &NamedProfile, step: &Step, device: &str) -> String {
     let least: Option<f64> = step.launches.iter().map(|n| told.least(n)).sum();
     let roof = least.map(|l| format!(", {:.0} % of the roof", 100.0 * l / step.time.as_secs_f64()));
     format!(
-        "{device}: {}, the fastest of {}, in {} launches, which take {:.0} % of it{}",
+        "{device}: {}, the fastest of {}, in {}, which take {:.0} % of it{}",
         milliseconds(step.time),
         told.profile.steps,
-        step.launches.len(),
+        number::count(step.launches.len(), "launch"),
         100.0 * busy.as_secs_f64() / step.time.as_secs_f64().max(1e-12),
         roof.unwrap_or_default()
     )
@@ -176,10 +176,10 @@ fn lanes(step: &Step) -> Vec<(String, Vec<Mark>)> {
             let (class, label) = mark(g);
             let from = g[0].launch.begin;
             let title = format!(
-                "{label} {}: {}, {} launches",
+                "{label} {}: {}, {}",
                 g[0].role().name(),
                 milliseconds(to - from),
-                g.len()
+                number::count(g.len(), "launch")
             );
             Mark {
                 from: step.x(from),

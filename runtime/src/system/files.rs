@@ -66,6 +66,23 @@ pub fn is_taken(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
+/// Where a link points that leads to nothing.
+pub fn missing_target(path: &Path) -> Option<PathBuf> {
+    let to = fs::read_link(path).ok()?;
+    let leads = fs::metadata(path);
+    leads
+        .is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+        .then_some(to)
+}
+
+/// Why a path cannot be opened, where it is a link to nothing: that. Such an error is not of the kind `NotFound`, for something is there.
+pub fn at_link(path: &Path, e: io::Error) -> io::Error {
+    match missing_target(path) {
+        Some(to) => io::Error::other(format!("it is a link to {}, where nothing is", to.shown())),
+        None => e,
+    }
+}
+
 /// Whether a path leads to this very file.
 pub fn is_same(path: &Path, file: &File) -> bool {
     let known = |m: io::Result<fs::Metadata>| m.ok().map(|m| identity(&m));

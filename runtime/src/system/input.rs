@@ -3,6 +3,7 @@
 //! Takes a path; gives the file or its contents. Never waits for a writer to a pipe, and never reads without end: what is no
 //! regular file, or longer than it may be, is refused in words.
 
+use crate::system::files;
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -48,7 +49,8 @@ pub fn open_itself(path: &Path) -> io::Result<File> {
 
 fn open_with(path: &Path, flags: i32) -> io::Result<File> {
     // Looked at before it is opened, for opening a device may do something; and after, for it may have been exchanged.
-    regular(std::fs::metadata(path)?.file_type())?;
+    let there = std::fs::metadata(path).map_err(|e| files::at_link(path, e))?;
+    regular(there.file_type())?;
     let mut options = OpenOptions::new();
     let file = options
         .read(true)

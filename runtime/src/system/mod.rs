@@ -8,6 +8,7 @@ pub mod files;
 pub mod hash;
 pub mod input;
 pub(crate) mod key;
+pub mod known;
 mod os;
 pub mod output;
 pub mod owned;

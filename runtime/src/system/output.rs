@@ -20,9 +20,9 @@ pub enum OutputError {
     #[error("{path} is in the artifact {artifact}, which holds nothing else; name another place")]
     OfArtifact { path: String, artifact: String },
     #[error(
-        "{path} is a source file, which nothing but text of the language replaces; name another file"
+        "{path} exists, and its name does not end in {endings}, so it is not replaced; name another file"
     )]
-    Source { path: String },
+    OfAnotherKind { path: String, endings: String },
     #[error("{path} is read by this command; name another file")]
     Read { path: String },
     #[error("{path} leaves the folder {missing} by `..`, and there is none; name the place itself")]
@@ -69,11 +69,27 @@ pub fn check(path: &Path) -> Result<(), OutputError> {
 /// # Errors
 /// When it is an artifact, lies in one, or leaves a folder that is not there.
 pub fn check_folder(folder: &Path) -> Result<(), OutputError> {
-    if let Some(missing) = files::left_but_missing(folder) {
-        let (path, missing) = (folder.shown(), missing.shown());
-        return Err(OutputError::Nowhere { path, missing });
-    }
+    check_place(folder)?;
     apart_from_artifacts(&folder.join("_"), folder.shown())
+}
+
+/// Whether a path says where something is to lie.
+///
+/// # Errors
+/// When it leaves a folder that is not there, or is a link to nothing.
+pub fn check_place(path: &Path) -> Result<(), OutputError> {
+    if files::missing_target(path).is_some() {
+        let none = io::ErrorKind::NotFound.into();
+        let (path, source) = (path.shown(), files::at_link(path, none));
+        return Err(OutputError::Write { path, source });
+    }
+    match files::left_but_missing(path) {
+        None => Ok(()),
+        Some(missing) => Err(OutputError::Nowhere {
+            path: path.shown(),
+            missing: missing.shown(),
+        }),
+    }
 }
 
 fn apart_from_artifacts(place: &Path, path: String) -> Result<(), OutputError> {
@@ -86,31 +102,38 @@ fn apart_from_artifacts(place: &Path, path: String) -> Result<(), OutputError> {
     }
 }
 
-/// The same, of a file that is no text of the language: a source is not replaced by it, and nothing that the command reads.
+/// The same, of a file of a format whose names end so. It replaces files of such names and empty ones, so no source, no text, no data, and
+/// nothing that the command reads.
 ///
 /// # Errors
-/// As [`check`], and when a `.ode` file or one of `read` has this name.
-pub fn check_apart(path: &Path, read: &[&Path]) -> Result<(), OutputError> {
-    if path.is_file()
-        && let Ok(real) = path.canonicalize()
-    {
-        let path = path.shown();
-        if real.extension().is_some_and(|e| e == "ode") {
-            return Err(OutputError::Source { path });
-        }
-        let same = |p: &&Path| File::open(p).is_ok_and(|file| files::is_same(&real, &file));
-        if read.iter().any(same) {
-            return Err(OutputError::Read { path });
-        }
+/// As [`check`], and when something else is there.
+pub fn check_kind(path: &Path, endings: &[&str], read: &[&Path]) -> Result<(), OutputError> {
+    check(path)?;
+    let Some(real) = path.canonicalize().ok().filter(|real| real.is_file()) else {
+        return Ok(());
+    };
+    let same = |p: &&Path| File::open(p).is_ok_and(|file| files::is_same(&real, &file));
+    if read.iter().any(same) {
+        return Err(OutputError::Read { path: path.shown() });
     }
-    check(path)
+    let name = real.to_string_lossy().to_lowercase();
+    let is_of_kind = endings.iter().any(|e| name.ends_with(&format!(".{e}")));
+    let is_empty = fs::metadata(&real).is_ok_and(|m| m.len() == 0);
+    if is_of_kind || is_empty {
+        return Ok(());
+    }
+    let endings: Vec<String> = endings.iter().map(|e| format!(".{e}")).collect();
+    Err(OutputError::OfAnotherKind {
+        path: path.shown(),
+        endings: endings.join(" or "),
+    })
 }
 
 /// The same, of a file made from a run: it is none of that run's files by another name.
 ///
 /// # Errors
-/// As [`check`].
-pub fn check_beside(path: &Path, run: &Path) -> Result<(), OutputError> {
+/// As [`check_kind`].
+pub fn check_beside(path: &Path, endings: &[&str], run: &Path) -> Result<(), OutputError> {
     let same =
         |name: &&str| File::open(path).is_ok_and(|file| files::is_same(&run.join(name), &file));
     if path.is_file() && owned::FILES.iter().any(same) {
@@ -119,7 +142,7 @@ pub fn check_beside(path: &Path, run: &Path) -> Result<(), OutputError> {
             run: run.shown(),
         });
     }
-    check_apart(path, &[])
+    check_kind(path, endings, &[])
 }
 
 /// Writes a file through `fill`; on failure the old one stays.
@@ -163,7 +186,7 @@ fn is_special(path: &Path) -> bool {
 /// Where a file lies, or would lie, links followed.
 fn place(path: &Path) -> io::Result<PathBuf> {
     let at = match files::is_taken(path) {
-        true => path.canonicalize()?,
+        true => (path.canonicalize()).map_err(|e| files::at_link(path, e))?,
         false => match path.file_name() {
             Some(name) => files::parent(path).canonicalize()?.join(name),
             None => return Err(io::ErrorKind::InvalidFilename.into()),
@@ -215,19 +238,36 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         let read = [at("text"), at("other")];
         let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
-        for name in ["text", "other", "a.ode", "more"] {
+        let kinds = ["svg", "bin"];
+        for name in ["text", "other", "a.ode", "b.txt", "svg", "c.svg", "d.BIN"] {
             fs::write(at(name), "1").unwrap();
         }
+        fs::write(at("empty"), "").unwrap();
         symlink("text", at("link")).unwrap();
+        symlink("b.txt", at("link.svg")).unwrap();
         for name in ["text", "other", "link"] {
-            let refused = check_apart(&at(name), &read);
+            let refused = check_kind(&at(name), &kinds, &read);
             assert!(matches!(refused, Err(OutputError::Read { .. })), "{name}");
         }
-        let refused = check_apart(&at("a.ode"), &[]);
-        assert!(matches!(refused, Err(OutputError::Source { .. })));
-        for name in ["more", "b.ode", "new"] {
-            check_apart(&at(name), &read).unwrap();
+        for name in ["a.ode", "b.txt", "svg", "link.svg"] {
+            let said = check_kind(&at(name), &kinds, &read).unwrap_err();
+            assert!(said.to_string().contains("end in .svg or .bin"), "{said}");
         }
+        for name in ["c.svg", "d.BIN", "empty", "b.ode", "new"] {
+            check_kind(&at(name), &kinds, &read).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_link_to_nothing_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        symlink("gone", &link).unwrap();
+        let said = check(&link).unwrap_err().to_string();
+        assert!(
+            said.contains("it is a link to gone, where nothing is"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -247,7 +287,7 @@ mod tests {
         assert!(write_text(&link, "x").is_err());
         let same = dir.path().join("same");
         fs::hard_link(run.join("checkpoint.safetensors"), &same).unwrap();
-        assert!(check_beside(&same, &run).is_err());
+        assert!(check_beside(&same, &["safetensors"], &run).is_err());
         check(&same).unwrap();
         assert_eq!(
             fs::read(run.join("checkpoint.safetensors")).unwrap(),

@@ -166,6 +166,15 @@ pub fn is_artifact(folder: &Path) -> bool {
 
 /// The artifact that a place lies in, which need not be there yet, links followed.
 pub fn artifact_around(place: &Path) -> Option<PathBuf> {
+    around(place, is_artifact)
+}
+
+/// The exploration that a place lies in, likewise.
+pub fn exploration_around(place: &Path) -> Option<PathBuf> {
+    around(place, |folder| folder.join(exploration::PLAN).is_file())
+}
+
+fn around(place: &Path, is: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let real = place.canonicalize().ok().or_else(|| {
         // Of what is not there the folders above it are looked at.
         let mut above = place.ancestors().skip(1);
@@ -174,7 +183,5 @@ pub fn artifact_around(place: &Path) -> Option<PathBuf> {
         Some(above.join("_"))
     })?;
     let mut above = real.ancestors().skip(1);
-    above
-        .find(|folder| is_artifact(folder))
-        .map(Path::to_path_buf)
+    above.find(|folder| is(folder)).map(Path::to_path_buf)
 }

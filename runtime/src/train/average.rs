@@ -63,7 +63,7 @@ pub struct Averaged {
 /// # Errors
 /// When one of them is no run or damaged, they are of different models, or `out` is taken.
 pub fn average(runs: &[PathBuf], last: Option<u64>, out: &Path) -> Result<Averaged, AverageError> {
-    lock::claim(out).map_err(|e| match e {
+    lock::claim_apart(out).map_err(|e| match e {
         TrainError::Occupied { path } => AverageError::Occupied { path },
         e => e.into(),
     })?;
@@ -74,9 +74,8 @@ pub fn average(runs: &[PathBuf], last: Option<u64>, out: &Path) -> Result<Averag
     for run in runs {
         let file = run.join(CHECKPOINT);
         if !checkpoint::is_there(&file)? {
-            let (path, missing) = (run.shown(), file.shown());
-            let source = CheckpointError::Missing { path: missing };
-            return Err(TrainError::NotARun { path, source }.into());
+            let path = file.shown();
+            return Err(TrainError::not_a_run(run, CheckpointError::Missing { path }).into());
         }
         let artifact = Artifact::load(&run.join(MODEL))?;
         if let Some((first, other)) = models.first() {

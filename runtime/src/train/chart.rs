@@ -341,7 +341,10 @@ pub fn terminal(c: &Curve, width: usize, height: usize) -> String {
     }
     let _ = writeln!(out, "{:margin$} └{}", "", "─".repeat(width));
     let (first, last) = (xs.label(xs.from), xs.label(xs.to.floor()));
-    let unit = format!("{last} steps");
+    let unit = match xs.to.floor() {
+        1.0 => format!("{last} step"),
+        _ => format!("{last} steps"),
+    };
     let gap = width.saturating_sub(first.len() + unit.len());
     let _ = writeln!(out, "{:margin$}  {first}{:gap$}{unit}", "", "");
     out

@@ -8,6 +8,7 @@ use crate::infer::evaluate::EvaluateError;
 use crate::parameters::checkpoint::CheckpointError;
 use crate::parameters::import::ImportError;
 use crate::system::files::remedy;
+use crate::system::known::{self, Kind};
 use crate::system::output::OutputError;
 use crate::system::shown::Shown;
 use std::io;
@@ -29,6 +30,14 @@ pub enum TrainError {
     )]
     Occupied { path: String },
     #[error(
+        "{path} holds what an earlier run has kept, {kept}, and no checkpoint; move it away, or choose another folder with --out"
+    )]
+    Kept { path: String, kept: String },
+    #[error(
+        "{path} is in the exploration {exploration}, which holds its own runs alone; choose another folder with --out"
+    )]
+    OfExploration { path: String, exploration: String },
+    #[error(
         "{path} exists, and {run} is not a run of odec, so it is not overwritten; move it away, or choose another folder with --out"
     )]
     ForeignFile { path: String, run: String },
@@ -39,6 +48,8 @@ pub enum TrainError {
         path: String,
         source: CheckpointError,
     },
+    #[error("{path} is not a run: it {what}")]
+    NoRunBut { path: String, what: String },
     #[error(
         "{path} has done {done} steps already, so it cannot end after {asked}; give more --steps, which counts all steps of the run"
     )]
@@ -119,6 +130,18 @@ impl From<EvaluateError> for TrainError {
 }
 
 impl TrainError {
+    /// Of a path that is said to be a run.
+    pub(crate) fn not_a_run(path: &Path, source: CheckpointError) -> TrainError {
+        let shown = path.shown();
+        match known::instead(path, &[Kind::Run]) {
+            Some(what) => TrainError::NoRunBut { path: shown, what },
+            None => TrainError::NotARun {
+                path: shown,
+                source,
+            },
+        }
+    }
+
     /// A file that cannot be written.
     pub fn write(path: &Path, source: io::Error) -> TrainError {
         TrainError::Write {

@@ -5,9 +5,12 @@
 
 use crate::system::files;
 use crate::system::output;
-use crate::system::owned::{CHECKPOINT, FILES, LOCK, MARK, is_marked, is_run, open_lock};
+use crate::system::owned::{
+    self, CHECKPOINT, FILES, KEPT, LOCK, MARK, is_marked, is_run, open_lock,
+};
 use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
+use crate::train::kept;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,10 +68,25 @@ impl Lock {
     }
 }
 
+/// Whether a user may begin a run in a folder: asked before any work.
+///
+/// # Errors
+/// As [`claim`], and when the folder is that of an exploration or lies in one, which begins its own runs there.
+pub fn claim_apart(out: &Path) -> Result<(), TrainError> {
+    claim(out)?;
+    match owned::exploration_around(&out.join("_")) {
+        None => Ok(()),
+        Some(exploration) => Err(TrainError::OfExploration {
+            path: out.shown(),
+            exploration: exploration.shown(),
+        }),
+    }
+}
+
 /// Whether a new run may begin in a folder: asked before any work.
 ///
 /// # Errors
-/// When there is a run already, an artifact, or a file that a run would overwrite.
+/// When there is a run already or what one has kept, an artifact, or a file that a run would overwrite.
 pub fn claim(out: &Path) -> Result<(), TrainError> {
     output::check_folder(out)?;
     if !files::is_taken(out) {
@@ -84,6 +102,12 @@ pub fn claim(out: &Path) -> Result<(), TrainError> {
     };
     if occupied {
         return Err(TrainError::Occupied { path: out.shown() });
+    }
+    if begun && !kept::steps(out, u64::MAX).unwrap_or_default().is_empty() {
+        return Err(TrainError::Kept {
+            path: out.shown(),
+            kept: out.join(KEPT).shown(),
+        });
     }
     let in_the_way = FILES.iter().find(|name| files::is_taken(&out.join(name)));
     match in_the_way {
@@ -127,6 +151,12 @@ mod tests {
         claim(&out).unwrap();
         fs::write(out.join(CHECKPOINT), "").unwrap();
         assert!(matches!(claim(&out), Err(TrainError::Occupied { .. })));
+        fs::remove_file(out.join(CHECKPOINT)).unwrap();
+        // Parameters that a run has kept are a user's work, with or without a checkpoint.
+        fs::create_dir(out.join(KEPT)).unwrap();
+        claim(&out).unwrap();
+        fs::write(out.join(kept::name(500)), "").unwrap();
+        assert!(matches!(claim(&out), Err(TrainError::Kept { .. })));
     }
 
     #[test]

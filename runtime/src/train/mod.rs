@@ -23,6 +23,7 @@ use crate::system::progress::{Display, HeldOut, Show, State};
 use crate::train::failure::TrainError;
 use crate::train::run::Run;
 use odec_program::schedules::Position;
+use odec_text::number;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -200,9 +201,15 @@ impl Run {
         if let Some(damage) = self.damage() {
             display.warn(&format!("warning: {damage}"));
         }
-        if p.step >= steps {
+        if steps == 0 {
+            display.note("no step is taken: the run has the parameters that it starts with");
+        } else if p.step >= steps {
             display.note(&format!(
-                "all {steps} steps are done already; continue with a larger --steps"
+                "{} done already; continue with a larger --steps",
+                match steps {
+                    1 => "the only step is".to_string(),
+                    n => format!("all {n} steps are"),
+                }
             ));
         }
         let mut last_loss = None;
@@ -228,8 +235,8 @@ impl Run {
                 }
                 if self.out_of_patience() {
                     display.note(&format!(
-                        "{} evaluations have not lowered the held-out loss: the run ends at step {}",
-                        self.waited(),
+                        "{} without a lower held-out loss: the run ends at step {}",
+                        number::count(self.waited() as usize, "evaluation"),
                         self.progress().step
                     ));
                     break End::Patience;

@@ -148,10 +148,7 @@ impl Run {
         device: impl FnOnce(&Artifact) -> Result<Box<dyn Device>, ArtifactError>,
     ) -> Result<Run, TrainError> {
         let file = out.join(CHECKPOINT);
-        let not_a_run = |source| TrainError::NotARun {
-            path: out.shown(),
-            source,
-        };
+        let not_a_run = |source| TrainError::not_a_run(out, source);
         if !checkpoint::is_there(&file)? {
             let path = file.shown();
             return Err(not_a_run(CheckpointError::Missing { path }));
@@ -544,10 +541,7 @@ pub fn open_run_with(
     let file = run.join(CHECKPOINT);
     if !checkpoint::is_there(&file)? {
         let source = CheckpointError::Missing { path: file.shown() };
-        return Err(TrainError::NotARun {
-            path: run.shown(),
-            source,
-        });
+        return Err(TrainError::not_a_run(run, source));
     }
     let artifact = Artifact::load(&run.join(MODEL))?.with(unsigned);
     let mut x = Executor::new(&artifact, artifact.device(device, threads)?)?;

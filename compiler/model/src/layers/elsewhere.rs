@@ -113,6 +113,10 @@ pub(super) const NAMES: &[(&str, &str)] = &[
         "rope",
         "`rotary(heads: 4)` turns the columns of heads; `attention(heads: 4, causal, rope)` does so by itself",
     ),
+    (
+        "router",
+        "`moe(experts: 8, top_k: 2, hidden: 4*width)` has one of its own",
+    ),
     ("scaled_dot_product_attention", ATTENTION),
     ("sdpa", ATTENTION),
     (

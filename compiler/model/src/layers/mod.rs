@@ -447,10 +447,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         let is_it = |a: &Argument| a.is_value() && a.name == label;
         find(layer).is_some_and(|d| d.arguments.iter().any(is_it))
     },
-    later: &[
-        ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
-        ("nonnegative", ""),
-    ],
+    later: &[("nonnegative", "")],
     elsewhere: elsewhere::NAMES,
 };
 
