@@ -236,6 +236,10 @@ fn nothing_is_begun_in_an_exploration() {
     ] {
         refused(&place, &args, &["is in the exploration", "ex"]);
     }
+    let explore = "explore {\n seed in 0..2\n match flops by train.steps within 5%\n}\n";
+    place.write("e.ode", &format!("{TINY}\n{explore}"));
+    let inner = ["explore", "e.ode", "--out", "ex/trials"];
+    refused(&place, &inner, &["is in the exploration", "ex"]);
     assert_eq!(place.list("ex/trials"), [""; 0]);
 }
 
