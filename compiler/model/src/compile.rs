@@ -42,6 +42,8 @@ use thiserror::Error;
 pub struct Checked {
     /// Stage programs: of the file's own schemes, on nameless fields, then of its model's evolves.
     pub programs: Vec<StageProgram>,
+    /// Of each of the last of these, which are those of evolves, the fields with weights of the end of its steps (`at: right`).
+    of_end: Vec<Vec<String>>,
     /// The model, if the file has one.
     pub built: Option<Built>,
     /// Claims of all schemes that are defined here or used by the model.
@@ -54,13 +56,23 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// All stage programs as text.
+    /// All stage programs as text. What is no part of a program, as where weights are taken, is a comment below its title.
     pub fn stages(&self) -> String {
-        self.programs
-            .iter()
-            .map(StageProgram::to_string)
-            .collect::<Vec<_>>()
-            .join("\n")
+        let alone = self.programs.len() - self.of_end.len();
+        let of_end = std::iter::repeat_n(&[][..], alone).chain(self.of_end.iter().map(|f| &f[..]));
+        let each = self.programs.iter().zip(of_end).map(|(p, fields)| {
+            let text = p.to_string();
+            match (text.split_once('\n'), fields) {
+                (Some((title, lines)), [_, ..]) => {
+                    let fields = fields.join(", ");
+                    format!(
+                        "{title}\n  // weights of {fields} at t + h, the end of the step\n{lines}"
+                    )
+                }
+                _ => text,
+            }
+        });
+        each.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -302,6 +314,8 @@ pub fn compile(
         let all = spec.evolves.iter().map(|e| &e.unrolled.programs);
         programs.extend(all.flatten().cloned());
     }
+    let of_end = spec.iter().flat_map(|s| &s.evolves);
+    let of_end = of_end.flat_map(EvolveSpec::of_end).collect();
     let evolves = spec.iter().flat_map(|s| &s.evolves);
     let evolved = evolves.flat_map(|e| e.evolved()).collect();
     let built = match (&spec, table) {
@@ -325,6 +339,7 @@ pub fn compile(
     };
     Ok(Checked {
         programs,
+        of_end,
         built,
         claims: claims.list,
         instances: claims.done,

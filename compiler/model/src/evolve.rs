@@ -385,6 +385,18 @@ impl EvolveSpec {
             || fields.any(|f| f.facts.reads_time)
     }
 
+    /// Of each program, the fields whose weights are those of the end of the step: none before the first step, which has no end.
+    pub fn of_end(&self) -> Vec<Vec<String>> {
+        let programs = self.unrolled.programs.iter().zip(&self.policies);
+        let each = programs.enumerate().map(|(n, (p, policies))| {
+            let fields = p.fields.iter().zip(policies);
+            let at_end = |s: &Sharing| matches!(s, Sharing::TimeDependent(o) if o.at_end);
+            let of_end = fields.filter(|(_, s)| self.unrolled.start != Some(n) && at_end(s));
+            of_end.map(|(f, _)| f.name.clone()).collect()
+        });
+        each.collect()
+    }
+
     fn is_at_end(&self) -> bool {
         let mut policies = self.policies.iter().flatten();
         policies.any(|s| matches!(s, Sharing::TimeDependent(o) if o.at_end))

@@ -190,18 +190,23 @@ impl<'s> Layers<'_, 's> {
         // The start is no step, and has no end.
         let ends = weights.is_some_and(|o| o.at_end) && self.at != Phase::Start;
         let ends = ends.then(TimeDependent::end);
-        let time = match ends.as_ref().or(when) {
-            None => None,
-            Some(when) => Some(At {
-                weights,
-                time: self.clock.time(b, when)?,
-                factors: factor_path(e, number, field, usage, self.at),
-            }),
+        // Beside weights of the end the layer `time` alone reads when it is evaluated.
+        let reads = e.unrolled.programs[number].fields[field].facts.reads_time;
+        let when = when.filter(|_| ends.is_none() || reads);
+        let evaluated = when.map(|w| self.clock.time(b, w)).transpose()?;
+        let taken = match &ends {
+            Some(end) => Some(self.clock.time(b, end)?),
+            None => evaluated.clone(),
+        };
+        let at = At {
+            weights: weights.zip(taken),
+            evaluated,
+            factors: factor_path(e, number, field, usage, self.at),
         };
         Ok(ScopedParams {
             model: self.model,
             prefix: field_path(e, number, field, usage, self.at),
-            time,
+            time: Some(at),
         })
     }
 }

@@ -22,9 +22,9 @@ impl Weights for ScopedParams<'_, '_> {
         let own = format!("{}.{path}", self.prefix);
         match &self.time {
             Some(At {
-                weights: Some(weights),
-                time,
+                weights: Some((weights, time)),
                 factors,
+                ..
             }) => {
                 let factors = format!("{factors}.{path}");
                 self.model.param_at(b, &own, *weights, time, &factors)
@@ -81,8 +81,9 @@ impl Weights for ScopedParams<'_, '_> {
             op: "time",
             what: "is not known here".into(),
         };
-        let at = self.time.as_ref().ok_or_else(missing)?;
-        self.model.features(b, waves, &at.time)
+        let evaluated = self.time.as_ref().and_then(|at| at.evaluated.as_ref());
+        let evaluated = evaluated.ok_or_else(missing)?;
+        self.model.features(b, waves, evaluated)
     }
     fn positions(&mut self, b: &mut Builder) -> Result<Value, TypeError> {
         self.model.sinusoids(b)

@@ -54,10 +54,12 @@ pub enum Time {
     Made(Value),
 }
 
-/// A time that a field is evaluated at, and how its parameters depend on it.
+/// When a field is evaluated, and how its parameters depend on time.
 pub struct At {
-    pub weights: Option<TimeDependent>,
-    pub time: Time,
+    /// How, and the time that they are taken at.
+    pub weights: Option<(TimeDependent, Time)>,
+    /// Of the evaluation, where it is known: what the layer `time` reads.
+    pub evaluated: Option<Time>,
     /// What the paths of its factors begin with.
     pub factors: String,
 }

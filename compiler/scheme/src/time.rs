@@ -6,6 +6,8 @@
 //! being the row sum of the equivalent tableau, whatever the method is written as, and every proof about autonomous
 //! fields holds. Inside `increment(Φ)` and `map(Φ)` time stands still; `F(y, at: 1/2)` and implicit multistep methods say it.
 //! A value of an earlier step has the time that it had there: on steps of size h, x[-1] is at t − h, and f[-1] is a rate.
+//! `start { … }` has no step size and comes before the first step: time stands still there too. What it sets once and adds to no state counts by the
+//! step sizes that it is multiplied with: of z = F(x), x + h z is at t + h, and x + z, an input that each step reads anew, at t.
 //! Takes the instructions so far, and the times of what earlier steps kept; gives times in `t` and `h`, none where a value is no state plus
 //! multiples of rates. Learned coefficients count with their initial values. Leaves it to `odec-model` to say where a time is missing.
 
@@ -57,6 +59,8 @@ pub(super) struct Said {
 struct Clock {
     state: Coeff,
     ahead: Coeff,
+    /// What rates that `start` set once are multiplied by.
+    once: Coeff,
 }
 
 /// A leaf by name and place; none for any that a phase does not evaluate.
@@ -74,9 +78,25 @@ impl KeptTimes {
 }
 
 impl Clock {
+    fn new(state: Coeff, ahead: Coeff) -> Clock {
+        let once = Coeff::zero();
+        Clock { state, ahead, once }
+    }
+
     fn try_map<E>(&self, to: impl Fn(&Coeff) -> Result<Coeff, E>) -> Option<Clock> {
-        let (state, ahead) = (to(&self.state).ok()?, to(&self.ahead).ok()?);
-        Some(Clock { state, ahead })
+        let [state, ahead, once] = [&self.state, &self.ahead, &self.once].map(|c| to(c).ok());
+        Some(Clock {
+            state: state?,
+            ahead: ahead?,
+            once: once?,
+        })
+    }
+
+    /// With what rates that `start` set once add: step sizes alone.
+    fn counted(self) -> Option<Clock> {
+        let still = self.once.with("h", &Exact::zero()).ok()?;
+        let moved = self.once.sub(&still).ok()?;
+        Some(Clock::new(self.state, self.ahead.add(&moved).ok()?))
     }
 }
 
@@ -158,13 +178,17 @@ impl StageTracer<'_> {
         at: ValueId,
         span: Span,
     ) -> Option<Option<Coeff>> {
+        if self.at.phase == Phase::Start {
+            return Some(Some(Coeff::symbol(T)));
+        }
         let said = self.clocks.said.clone();
         let (of, later, label) = said.unwrap_or((at, Coeff::zero(), None));
         if let Some(AtLabel { place, claims }) = label {
             let own = self.clock(field, at, span)?;
+            let own = own.and_then(Clock::counted);
             let own = own.filter(|c| c.state.is_one());
             let own = own.and_then(|c| self.of_size(&c.ahead));
-            let begin = self.clock(field, of, span)?;
+            let begin = self.clock(field, of, span)?.and_then(Clock::counted);
             let then = begin.and_then(|c| c.ahead.add(&later).ok());
             let then = then.and_then(|c| self.at_start(&c));
             let then = then.and_then(|c| self.of_size(&c));
@@ -177,7 +201,8 @@ impl StageTracer<'_> {
                 });
             }
         }
-        let Some(clock) = self.clock(field, of, span)?.filter(|c| c.state.is_one()) else {
+        let clock = self.clock(field, of, span)?.and_then(Clock::counted);
+        let Some(clock) = clock.filter(|c| c.state.is_one()) else {
             return Some(None);
         };
         let ahead = self.exact(clock.ahead.add(&later), span)?;
@@ -201,15 +226,12 @@ impl StageTracer<'_> {
     fn next(&mut self, field: usize, known: &[Option<Clock>], span: Span) -> Option<Option<Clock>> {
         self.charge(1, span)?;
         let of = |v: ValueId| known.get(v.0 as usize).cloned().flatten();
-        let rate = |own: bool| Clock {
-            state: Coeff::zero(),
-            ahead: if own { Coeff::one() } else { Coeff::zero() },
+        let rate = |own: bool| {
+            let ahead = if own { Coeff::one() } else { Coeff::zero() };
+            Clock::new(Coeff::zero(), ahead)
         };
         let Some(i) = known.len().checked_sub(1) else {
-            return Some(Some(Clock {
-                state: Coeff::one(),
-                ahead: Coeff::zero(),
-            }));
+            return Some(Some(Clock::new(Coeff::one(), Coeff::zero())));
         };
         Some(match &self.instrs[i] {
             StageInstr::Eval { field: f, .. } => Some(rate(*f == field)),
@@ -225,11 +247,7 @@ impl StageTracer<'_> {
             // The time decays in no linear field.
             StageInstr::Phi { index, at, .. } => {
                 let part = Coeff::constant(over_factorial(*index));
-                let scaled = of(*at).map(|c| (c.state.mul(&part), c.ahead.mul(&part)));
-                match scaled {
-                    Some((Ok(state), Ok(ahead))) => Some(Clock { state, ahead }),
-                    _ => None,
-                }
+                of(*at).and_then(|c| c.try_map(|c| c.mul(&part)))
             }
             // Noise is added to states, and time goes on without it.
             StageInstr::Normal { .. } => Some(rate(false)),
@@ -251,6 +269,17 @@ impl StageTracer<'_> {
         };
         let step = place.saturating_sub(started);
         let clock = pasts[place].of(name, &self.leaf_key(field))?;
+        let (state, none) = (Coeff::zero(), Coeff::zero());
+        // The time is counted from that of the start, 0.
+        if when == Moment::Start {
+            return Some(match clock.state.is_zero() {
+                true => Clock {
+                    once: clock.ahead.clone(),
+                    ..Clock::new(state, none)
+                },
+                false => Clock::new(state, none),
+            });
+        }
         let (clock, since) = match self.at.grid.sizes {
             [] => {
                 let steps = Coeff::constant(Exact::int((now - step) as i64));
@@ -262,11 +291,6 @@ impl StageTracer<'_> {
                 (clock, Coeff::constant(since))
             }
         };
-        // The time is counted from that of the start, 0.
-        if when == Moment::Start {
-            let state = Coeff::zero();
-            return Some(Clock { state, ..clock });
-        }
         let earlier = clock.state.mul(&since).ok()?;
         let ahead = clock.ahead.sub(&earlier).ok()?;
         Some(Clock { ahead, ..clock })
@@ -306,7 +330,13 @@ impl StageTracer<'_> {
                 // `t` is another number in a later step.
                 let is_known =
                     |c: &Clock| !c.state.symbols().contains(T) && !c.ahead.symbols().contains(T);
-                let clock = clock.filter(is_known);
+                let clock = clock.and_then(Clock::counted).filter(is_known);
+                // Rates that are added to a state move it in steps alone.
+                let is_still = |c: &Clock| self.at.phase == Phase::Start && !c.state.is_zero();
+                let clock = clock.map(|c| match is_still(&c) {
+                    true => Clock::new(c.state, Coeff::zero()),
+                    false => c,
+                });
                 seen.insert(self.leaf_key(field), clock);
             }
             times.0.insert(name.clone(), seen);
@@ -320,7 +350,7 @@ impl StageTracer<'_> {
         known: &[Option<Clock>],
         span: Span,
     ) -> Option<Option<Clock>> {
-        let (mut state, mut ahead) = (Coeff::zero(), Coeff::zero());
+        let mut sum = Clock::new(Coeff::zero(), Coeff::zero());
         for (v, c) in c.terms() {
             let Some(clock) = known.get(v.0 as usize).and_then(Option::as_ref) else {
                 return Some(None);
@@ -329,16 +359,18 @@ impl StageTracer<'_> {
             let Some(c) = self.at_start(c) else {
                 return Some(None);
             };
-            for (to, part) in [(&mut state, &clock.state), (&mut ahead, &clock.ahead)] {
+            let parts = [&clock.state, &clock.ahead, &clock.once];
+            let sums = [&mut sum.state, &mut sum.ahead, &mut sum.once];
+            for (to, part) in sums.into_iter().zip(parts) {
                 self.charge(to.weight() + c.weight() * part.weight(), span)?;
                 // What has too many terms is not known.
-                let Ok(sum) = c.mul(part).and_then(|more| to.add(&more)) else {
+                let Ok(more) = c.mul(part).and_then(|more| to.add(&more)) else {
                     return Some(None);
                 };
-                *to = sum;
+                *to = more;
             }
         }
-        Some(Some(Clock { state, ahead }))
+        Some(Some(sum))
     }
 
     /// With the initial values of learned coefficients: a sum over a history has one for each entry.

@@ -126,6 +126,78 @@ fn values_of_earlier_steps_have_the_times_of_their_steps() {
     assert_eq!(nodes("own(both)", &start), both(&["0"]));
 }
 
+/// `start` has no step size: what it evaluates is at time 0, and what it made moves later states by the step sizes that it is multiplied with.
+#[test]
+fn time_stands_still_before_the_first_step() {
+    let of_start = |body: &str| {
+        let own = format!("scheme own(F) {{ {body} }}");
+        let outcome = compile_text(&with("own(ffn)", 4, &format!("h = 1/4;  {WEIGHTS}"), &own));
+        let checked = outcome.checked();
+        let programs = checked.programs.iter();
+        let own = programs.filter(|p| p.title.starts_with("own(ffn)"));
+        let times = own.map(|p| {
+            let when = p.instrs.iter().filter_map(|i| match i {
+                StageInstr::Eval { when, .. } => Some(when.as_ref().expect("a time").to_string()),
+                _ => None,
+            });
+            when.collect::<Vec<_>>()
+        });
+        times.collect::<Vec<_>>()
+    };
+    // A state that is changed before the first step is at time 0 there, as the first step begins with it.
+    let changed = "start { x = x + F(x)  z = F(x) }  step x { return x + h*F(x + h*z) }";
+    assert_eq!(of_start(changed), [vec!["t", "t"], vec!["h + t"]]);
+    let replaced = "start { x = F(x)  z = F(x) }  step x { return x + h*F(x) + h*z }";
+    assert_eq!(of_start(replaced), [vec!["t", "t"], vec!["t"]]);
+    // An input that each step reads anew, as a state or as what a field makes of it.
+    for made in ["x", "F(x)", "x + F(x)"] {
+        let read = format!("start {{ z = {made} }}  step x {{ return x + h*F(x + z) }}");
+        assert_eq!(*of_start(&read).last().unwrap(), ["t"], "{made}");
+    }
+    // A rate.
+    let read = "start { z = F(x) }  step x { return x + h*F(x + z/2 + h/3*z) }";
+    assert_eq!(*of_start(read).last().unwrap(), ["1/3*h + t"]);
+    // In a history it is one as those of later steps.
+    let history = "start { f = F(x) }  step x { f = F(x + h*f[-1])  return x + h*f }";
+    assert_eq!(*of_start(history).last().unwrap(), ["h + t"]);
+}
+
+/// With weights of the end of a step the layer `time` still reads when its field is evaluated, and the printed programs say both.
+#[test]
+fn weights_of_the_end_leave_evaluations_their_times() {
+    let definitions = "field own = time(embed: 7) |> linear(width)";
+    let right = "weights of time { embed: 2, hidden: 3, at: right }";
+    let outcome = compile_text(&with(
+        "rk4(own)",
+        2,
+        &format!("h = 1/2;  {right}"),
+        definitions,
+    ));
+    let checked = outcome.checked();
+    let graph = odec_graph::print::text(&checked.built.as_ref().unwrap().forward);
+    let tables = |columns: &str| -> BTreeSet<String> {
+        let lines = graph
+            .lines()
+            .filter(|l| l.contains("= table() kind=time") && l.contains(columns));
+        let times = lines.filter_map(|l| l.split(" t=").nth(1)?.split(' ').next());
+        times.map(str::to_string).collect()
+    };
+    let set = |times: &[&str]| {
+        times
+            .iter()
+            .map(ToString::to_string)
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(tables("[1, 7]"), set(&["0", "0.25", "0.5", "0.75", "1"]));
+    assert_eq!(tables("[1, 5]"), set(&["0.5", "1"]));
+    let text = checked.stages();
+    let said = "\n  // weights of own at t + h, the end of the step\n  k1 = own(x) at t\n";
+    assert!(text.contains(said), "{text}");
+    assert!(odec_compiler::scheme::text::parse(&text).is_ok(), "{text}");
+    let left = compile_text(&with("rk4(own)", 2, WEIGHTS, definitions));
+    assert!(!left.checked().stages().contains("//"));
+}
+
 /// Learned coefficients count with their initial values, of which a long history has more than one sum of symbols holds.
 #[test]
 fn times_beside_learned_coefficients_are_those_at_the_start() {
