@@ -75,6 +75,11 @@ pub struct PropertyClaim {
 }
 
 impl SchemeDef {
+    /// The residual that its claims allow where its coefficients are rounded: `order 4 within 1e-14`.
+    pub fn residual(&self) -> Option<&Expr> {
+        self.claims.iter().find_map(|c| c.within.as_ref())
+    }
+
     /// A scheme of a body alone.
     pub fn new(name: Ident, body: Body) -> SchemeDef {
         SchemeDef {

@@ -56,8 +56,7 @@ impl StageTracer<'_> {
         let TermKind::Scheme(operand) = &of.kind else {
             return Some(None);
         };
-        let claims = &operand.scheme.claims;
-        let Some(within) = claims.iter().find_map(|c| c.within.as_ref()) else {
+        let Some(within) = operand.scheme.residual() else {
             return Some(None);
         };
         let flow = self.operand(operand, frame)?;

@@ -10,7 +10,7 @@ use super::flow::FlowArgKind;
 use super::implicit::Stages;
 use super::resolve::count;
 use super::run::{Frame, StageTracer};
-use super::scalar::Scope;
+use super::scalar::{Scope, exact};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -78,7 +78,10 @@ impl StageTracer<'_> {
                 return self.fail(d);
             }
         };
-        let mut rows = self.rows(t, &frame.scope)?;
+        // What is wrong with it is said of the claim.
+        let residual = frame.flow.scheme.residual();
+        let residual = residual.and_then(|e| exact(e, &frame.scope).ok());
+        let mut rows = self.rows(t, &frame.scope, residual.as_ref())?;
         if let Some(l) = &frame.flow.scheme.learned {
             self.learn_tableau(l, &mut rows, frame)?;
         }
@@ -127,8 +130,9 @@ impl StageTracer<'_> {
         Some(y)
     }
 
-    /// The rows, checked: none too long, `c` = row sum.
-    fn rows(&mut self, t: &Tableau, scope: &Scope) -> Option<Rows> {
+    /// The rows, checked: none too long, `c` = row sum, up to the residual that a claim of rounded coefficients allows. Only rows are computed
+    /// with: evaluations are at the time of the row sum.
+    fn rows(&mut self, t: &Tableau, scope: &Scope, residual: Option<&Exact>) -> Option<Rows> {
         let first_weights = t
             .rows
             .iter()
@@ -169,16 +173,8 @@ impl StageTracer<'_> {
             let node = self.constant(c, scope);
             let sum: Exact = a.iter().cloned().sum();
             match node {
-                Some(node) if node != sum => {
-                    self.warn(
-                        Diagnostic::error(
-                            codes::TABLEAU_ROW_SUM,
-                            c.span,
-                            format!("node {} of stage {} is not the sum of its row", node, i + 1),
-                        )
-                        .label(format!("the row sums to {sum}"))
-                        .help(format!("write {sum} here, or check the row for a typo")),
-                    );
+                Some(node) if !agrees(&node, &sum, residual) => {
+                    self.warn(not_the_sum(i + 1, &node, &sum, c.span));
                     good = false;
                 }
                 Some(_) => rows.push(Row::new(a, row)),
@@ -232,6 +228,34 @@ impl StageTracer<'_> {
         values.resize(stages, Exact::zero());
         Some(values)
     }
+}
+
+/// Whether a node is the sum of its row, up to a residual.
+fn agrees(node: &Exact, sum: &Exact, residual: Option<&Exact>) -> bool {
+    node == sum || residual.is_some_and(|within| size(&(node - sum)) <= *within)
+}
+
+fn size(x: &Exact) -> Exact {
+    if x.is_negative() { -x } else { x.clone() }
+}
+
+/// Most digits of a residual that is proposed, and fewest of what may be a rounding.
+const DIGITS: std::ops::RangeInclusive<u32> = 3..=16;
+
+fn not_the_sum(stage: usize, node: &Exact, sum: &Exact, span: Span) -> Diagnostic {
+    let off = size(&(node - sum));
+    let within = |digits: &u32| off <= Exact::ratio(1, 10_i64.pow(*digits));
+    let rounded = DIGITS.rev().find(within);
+    let rounded = rounded.map(|digits| {
+        format!("; of rounded coefficients, claim the order within their error: `order … within 1e-{digits}`")
+    });
+    let message = format!("node {node} of stage {stage} is not the sum of its row");
+    Diagnostic::error(codes::TABLEAU_ROW_SUM, span, message)
+        .label(format!("the row sums to {sum}"))
+        .help(format!(
+            "write {sum} here, or check the row for a typo{}",
+            rounded.unwrap_or_default()
+        ))
 }
 
 /// A stage that takes no part in the step.

@@ -109,6 +109,29 @@ fn one_more_is_false_and_one_less_is_not_all() {
     }
 }
 
+/// Nodes of published tableaus are rounded by themselves.
+#[test]
+fn rounded_nodes_are_taken_within_the_residual_of_the_claim() {
+    let of = |claim: &str, node: &str| {
+        compile_text(&format!(
+            "scheme own(F) {{ {claim}  tableau {{\n 0 |\n {node} | 0.66666\n | 0.25 0.75\n }} }}"
+        ))
+    };
+    let taken = of("order 2 within 1e-4", "0.66667");
+    assert!(taken.messages.is_empty(), "{}", taken.rendered());
+    let claim = &taken.checked().claims[0];
+    assert_eq!(claim.note, "exactly, only order 1");
+    for (claim, node) in [
+        ("order 1", "0.66667"),
+        ("order 2 within 1e-6", "0.66667"),
+        ("order 2 within 1e-4", "0.6669"),
+    ] {
+        let refused = of(claim, node);
+        let codes: Vec<_> = refused.messages.iter().map(|d| d.code).collect();
+        assert!(codes.contains(&"tableau-row-sum"), "{}", refused.rendered());
+    }
+}
+
 #[test]
 fn a_claim_within_a_residual() {
     let within = |r: &str| compile_text(&claiming("blanes_moan4", &format!("4{r}")));
