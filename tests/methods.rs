@@ -112,6 +112,11 @@ fn methods_are_drawn_and_misspelt_ones_named() {
     let (code, said) = place.bad(&["methods", "rk5"]);
     assert_eq!(code, 1);
     assert!(said.contains("there is no scheme `rk5`"), "{said}");
+    let squared = "scheme squared(F) { step x { y = F(x)  return x + h*y*y } }\n";
+    place.write("squared.ode", squared);
+    let said = place.good(&["methods", "--file", "squared.ode"]);
+    let why = said.lines().last().expect("a reason");
+    assert!(why.starts_with("- squared: no order is proved: "), "{said}");
     let mine = "scheme mine {\n  tableau {\n    0   |\n    1/2 | 1/2\n        | 0 1\n  }\n}\n";
     place.write("mine.ode", mine);
     let said = place.good(&["methods", "--file", "mine.ode"]);

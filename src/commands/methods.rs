@@ -31,6 +31,9 @@ pub fn run(args: &cli::Methods) -> Done {
         return draw(&entries, &curves, file);
     }
     let all = entries.iter().zip(&curves);
+    let left_out = all
+        .clone()
+        .filter_map(|(e, c)| Some((&e.name, unmeasured(e, c.as_ref())?)));
     if args.json {
         outln!(
             "{:#}",
@@ -75,7 +78,25 @@ pub fn run(args: &cli::Methods) -> Done {
         }
         outln!();
     }
+    let left_out: Vec<_> = left_out.collect();
+    if !left_out.is_empty() {
+        outln!("\nNot measured:\n");
+        let lines = left_out.iter();
+        lines.for_each(|(name, why)| outln!("- {name}: {why}"));
+    }
     Ok(())
+}
+
+/// Why a figure is missing.
+fn unmeasured(e: &Entry, c: Option<&Curves>) -> Option<String> {
+    if !measure::COMPILED {
+        return None;
+    }
+    let of = |c: &Curve, on: &str| c.why.as_ref().map(|why| format!("{why}{on}"));
+    e.unmeasured().or_else(|| {
+        let c = c?;
+        of(&c.graded, "").or_else(|| of(&c.general, ", on the general system"))
+    })
 }
 
 /// The schemes that are asked for, in the order of their names on the command line; all where none is named. The others are not proved.
@@ -172,7 +193,7 @@ const MEANING: &str = "\
 *Claimed* is the order in the scheme's file; a false claim is an error. *Proved* is the order in exact arithmetic over rooted trees, up to the residual of the claim where it gives one: for splittings with
 exact sub-flows, for implicit methods with their iterations as computed. *Measured* is the slope of log error against log h of the compiled code in f64: on a non-linear system whose errors have a leading
 term alone, and on a general system (linear, non-linear and non-autonomous equations). There, methods with a small leading term look better than their order until rounding dominates
-(`compiler/src/measure/problem.rs`). Fields see the time that `at:` says, where it does. The sub-flows of splittings are integrated by a Runge–Kutta method of at least their order.
+(`compiler/src/measure/problem.rs`). Fields see the time that they are evaluated at, or that `at:` says. The sub-flows of splittings are integrated by a Runge–Kutta method of at least their order.
 Methods for x'' = F(x) are measured on equations of second order, the same in both columns. Learned coefficients have their initial values. *Evaluations* are per step after the first steps; a sub-flow counts as one Euler step. `n+` fields: a list.
 
 ";
@@ -196,6 +217,7 @@ fn object(e: &Entry, c: Option<&Curves>) -> Value {
         };
         o["measured"] = json!(c.and_then(|c| c.graded.order));
         o["general"] = json!(c.and_then(|c| c.general.order));
+        o["why_not_measured"] = json!(unmeasured(e, c));
         o["points"] = json!(c.map(|c| points(&c.graded)));
         o["general_points"] = json!(c.map(|c| points(&c.general)));
     }

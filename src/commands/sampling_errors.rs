@@ -82,6 +82,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
         curves.push(Curve {
             points,
             order: None,
+            why: None,
         });
     }
     work.finish();

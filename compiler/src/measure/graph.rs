@@ -3,15 +3,13 @@
 //! Takes a flow on nameless fields and a step size; gives a [`Manifest`] whose entry `forward` maps the input `x` to the output `y`. A
 //! one-step method becomes a program of one step, which is run repeatedly. A method with a history is unrolled, and its history starts
 //! anew in each run. A field sees the time that the method evaluates it at, as those of models do, where it is known. Fields of second order
-//! and linear ones see the time of the state; so do several fields where `at:` says no other: each of them comes to a time of its own, and
-//! without terms in a common one Lie's splitting makes no error on a system that is to show its order. The caller runs it.
+//! and linear ones see the time of the state. The caller runs it.
 
 use super::problem::{Matrix, Problem, T, WIDTH};
 use crate::model::BuildError;
 use crate::model::coefficient::Coefficients;
 use crate::model::step::{Evaluation, Fields, Function, Kept, Place};
 use crate::passes::assemble::{AssembleError, ModelParts, Options, assemble};
-use crate::scheme::method::times_differ;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::run::Grid;
 use crate::scheme::stage::{Derived, Phase, StageProgram};
@@ -61,17 +59,11 @@ pub struct Stepper<'f> {
     flow: &'f Rc<Flow>,
     /// The method unrolled over two steps, if each step computes the same: then one step is planned, and run repeatedly.
     alike: Option<Unrolled>,
-    /// Whether `at:` says times that are not those of arguments.
-    times_differ: bool,
 }
 
 impl<'f> Stepper<'f> {
     pub fn new(flow: &'f Rc<Flow>) -> Stepper<'f> {
-        let mut stepper = Stepper {
-            flow,
-            alike: None,
-            times_differ: times_differ(flow),
-        };
+        let mut stepper = Stepper { flow, alike: None };
         let alone = |u: &Unrolled| {
             u.programs.len() == 1
                 && u.start.is_none()
@@ -143,8 +135,7 @@ impl<'f> Stepper<'f> {
         options: Options,
     ) -> Result<Planned, MeasureError> {
         let fields = fields(all);
-        let timed = fields.len() == 1 || self.times_differ;
-        let graph = evolution(all, problem, sizes, timed)?;
+        let graph = evolution(all, problem, sizes)?;
         let matrices = problem.matrices_of(&fields.values().copied().collect::<Vec<_>>());
         let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
         let run = (Precision::F64, Bindings::new(1, 1));
@@ -298,13 +289,8 @@ fn started(d: &Derived, known: &BTreeMap<String, Exact>) -> Option<Exact> {
 }
 
 /// The graph of the first steps, of these sizes.
-fn evolution(
-    all: &Unrolled,
-    problem: Problem,
-    sizes: &[Exact],
-    timed: bool,
-) -> Result<Graph, BuildError> {
-    let timed = timed && !matches!(problem, Problem::Second { .. });
+fn evolution(all: &Unrolled, problem: Problem, sizes: &[Exact]) -> Result<Graph, BuildError> {
+    let timed = !matches!(problem, Problem::Second { .. });
     let mut b = Builder::new();
     let ty = TensorType::state(WIDTH as u64);
     let name = INPUT.into();

@@ -2,6 +2,7 @@
 //!
 //! Takes source texts; gives each scheme with its claim, what is proved of it, and a flow on nameless fields.
 
+use super::problem::MAX_GRADED;
 use crate::analysis::claims::Instance;
 use crate::analysis::opaque_field::alone;
 use crate::analysis::pair::Pair;
@@ -124,6 +125,18 @@ fn force(i: &Instance, pair: &Pair) -> Option<usize> {
 }
 
 impl Entry {
+    /// Why no order can be measured, whatever is computed.
+    pub fn unmeasured(&self) -> Option<String> {
+        match (self.proved, &self.why) {
+            (None, Some(why)) => Some(format!("no order is proved: {why}")),
+            (None, None) => Some("its order is 0".into()),
+            (Some(p), _) if self.graded().is_none() => Some(format!(
+                "orders of more than {MAX_GRADED} are not measured, and its order is {p}"
+            )),
+            _ => None,
+        }
+    }
+
     /// The order that is proved on a grid.
     pub fn proved_on(&self, sizes: &[Exact]) -> Option<usize> {
         let largest = sizes.iter().max()?;

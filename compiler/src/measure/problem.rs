@@ -21,7 +21,8 @@
 //! as many are made, errors fall faster than hᵖ until they are lost in rounding.
 //!
 //! [`Problem::Graded`] has no terms after it. Column s_w has weight w, and its derivative is a sum of products of columns whose weights add up to w − 1: `s₁' = 1`,
-//! `s₂' = s₁`, `s₃' = s₂ + ⅝s₁²`, …. An elementary differential of m vertices takes m from the weight, so those of more than w vanish in columns up
+//! `s₂' = s₁ − 5⁄2 t`, `s₃' = s₂ + ⅝s₁²`, …, the time t weighing 1 as well: a method that knows the time of an evaluation better than its state
+//! still makes the errors of s₁. An elementary differential of m vertices takes m from the weight, so those of more than w vanish in columns up
 //! to w, and those of exactly w are constants. With p + 1 columns a method of order p makes the same error c·hᵖ⁺¹ in each step, in the last column alone, which
 //! nothing reads: after N = T/h steps c·T·hᵖ exactly. (The equations of single trees, Hairer, Nørsett & Wanner 1993, II.2, exercise 4, put together.)
 //!
@@ -41,7 +42,9 @@
 /// Columns of the state.
 pub const WIDTH: usize = 16;
 /// The highest order that a graded system can show.
-pub const MAX_GRADED: usize = WIDTH - 2;
+pub const MAX_GRADED: usize = MAX_WEIGHT - 1;
+/// The most weights that there are columns for, beside the constant and the time.
+const MAX_WEIGHT: usize = WIDTH - 2;
 const ONE: usize = 0;
 /// Time, in all problems.
 pub(super) const T: usize = 1;
@@ -124,17 +127,24 @@ impl Problem {
             },
             Problem::Graded(weights) => {
                 let mut t = Terms::default();
+                t.linear.push((1.0, T, ONE));
                 for w in 1..=weights {
-                    // The column of weight m is column m: that of weight 0 is the constant.
-                    let m = w - 1;
-                    t.linear.push((1.0, w, m));
+                    let (row, m) = (weighing(w), w - 1);
+                    t.linear.push((1.0, row, weighing(m)));
+                    if m == 1 {
+                        t.linear.push((-2.5, row, T));
+                    }
                     if m >= 2 {
-                        t.products.push((0.625, w, [m / 2, m - m / 2, ONE]));
+                        let halves = [m / 2, m - m / 2].map(weighing);
+                        t.products.push((0.625, row, [halves[0], halves[1], ONE]));
                     }
                     if m >= 3 {
                         let rest = m - 1;
-                        t.products.push((-0.375, w, [1, rest / 2, rest - rest / 2]));
-                        t.products.push((0.8125, w, [1, rest, ONE]));
+                        let halves = [rest / 2, rest - rest / 2].map(weighing);
+                        let first = weighing(1);
+                        t.products
+                            .push((-0.375, row, [first, halves[0], halves[1]]));
+                        t.products.push((0.8125, row, [T, weighing(rest), ONE]));
                     }
                 }
                 t
@@ -286,17 +296,27 @@ fn second(t: f64) -> [f64; WIDTH] {
     at
 }
 
+/// The column of a weight in graded systems; that of weight 0 is the constant.
+fn weighing(weight: usize) -> usize {
+    match weight {
+        0 => ONE,
+        w => T + w,
+    }
+}
+
 /// From zero, a column of weight w is a multiple of tʷ.
 fn graded(terms: &Terms, weights: usize, t: f64) -> [f64; WIDTH] {
     let mut at = Problem::Graded(weights).start();
+    at[T] = t;
     for w in 1..=weights {
-        let linear = terms.linear.iter().filter(|(_, row, _)| *row == w);
-        let products = terms.products.iter().filter(|(_, row, _)| *row == w);
+        let own = weighing(w);
+        let linear = terms.linear.iter().filter(|(_, row, _)| *row == own);
+        let products = terms.products.iter().filter(|(_, row, _)| *row == own);
         let slope: f64 = linear.map(|(c, _, from)| c * at[*from]).sum::<f64>()
             + products
                 .map(|(c, _, [i, j, k])| c * at[*i] * at[*j] * at[*k])
                 .sum::<f64>();
-        at[w] = slope * t / w as f64;
+        at[own] = slope * t / w as f64;
     }
     at
 }
@@ -375,7 +395,7 @@ mod tests {
         for problem in [
             Problem::General,
             Problem::Graded(4),
-            Problem::Graded(WIDTH - 1),
+            Problem::Graded(MAX_WEIGHT),
         ] {
             for (n, t) in [(1, 0.0), (2, 0.4), (3, 1.3)] {
                 let d = 1e-3;

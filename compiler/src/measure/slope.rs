@@ -38,6 +38,8 @@ pub struct Curve {
     pub points: Vec<Point>,
     /// The fitted slope of log error against log h; `None` where there are too few points.
     pub order: Option<f64>,
+    /// Why there are too few.
+    pub why: Option<String>,
 }
 
 /// Where counts begin for a method of an order, and where they end: low orders need small steps, high ones reach rounding.
@@ -106,15 +108,20 @@ pub fn measure<E: From<MeasureError>>(
     };
     let stepper = Stepper::new(&entry.flow);
     let mut points: Vec<Point> = Vec::new();
+    let mut end_of_points = None;
     for &steps in entry.counts(problem) {
         let planned = match stepper.plan(problem, steps, UNTIL, options) {
             // A history that grows makes longer evolutions too large to be unrolled.
-            Err(MeasureError::Scheme(_)) => break,
+            Err(MeasureError::Scheme(why)) => {
+                end_of_points = Some(format!("{steps} steps cannot be computed: {why}"));
+                break;
+            }
             planned => planned?,
         };
         let state = run(&planned)?;
         let error = problem.error(&state, end);
         if error < floor {
+            end_of_points = Some(format!("the error of {steps} steps is below rounding"));
             break;
         }
         points.push(Point {
@@ -126,7 +133,11 @@ pub fn measure<E: From<MeasureError>>(
     }
     let fitted = &points[points.len().saturating_sub(FITTED)..];
     let order = (fitted.len() > 2).then(|| slope(fitted));
-    Ok(Curve { points, order })
+    Ok(Curve {
+        points,
+        why: end_of_points.filter(|_| order.is_none()),
+        order,
+    })
 }
 
 /// By least squares.

@@ -63,6 +63,52 @@ fn named(name: &str) -> Entry {
     all.find(|e| e.name == name).unwrap()
 }
 
+/// A method that solves its equation by iteration evaluates iterates at the end of the step, whose time is exact where their states are not: orders
+/// are those of the states all the same.
+#[test]
+fn methods_of_few_iterations_have_the_order_that_is_proved() {
+    let multistep = |beta: &str, alpha: &str, by: &str, n: usize| {
+        format!(
+            "scheme own(F) {{ multistep {{ alpha {alpha}; beta {beta} }}{by}  solve by fixed_point(iterations: {n}) }}"
+        )
+    };
+    let solved = |at: &str| {
+        format!(
+            "scheme own(F) {{ step x {{ f = F(x)
+             solve y = x + h/2*f + h/2*F(y{at}) from x by fixed_point(iterations: 1)  return y }} }}"
+        )
+    };
+    let schemes = [
+        (1, multistep("1", "1 -1", "", 1)),
+        (2, multistep("1/2 1/2", "1 -1", "", 1)),
+        (
+            2,
+            multistep("5/12 8/12 -1/12", "1 -1", "  start by kutta3", 1),
+        ),
+        (
+            3,
+            multistep("5/12 8/12 -1/12", "1 -1", "  start by kutta3", 2),
+        ),
+        (
+            2,
+            multistep("9/24 19/24 -5/24 1/24", "1 -1", "  start by rk4", 1),
+        ),
+        (2, multistep("2/3", "1 -4/3 1/3", "  start by heun", 1)),
+        (1, solved("")),
+        (1, solved(", at: 1")),
+    ];
+    for (proved, text) in schemes {
+        let e = &of_text("own.ode", &text, shipped::library()).unwrap()[0];
+        assert_eq!(e.proved, Some(proved), "{text}");
+        for problem in [e.graded().unwrap(), Problem::General] {
+            let curve = measured(e, problem);
+            let found = curve.order.unwrap_or_else(|| panic!("{curve:?} {text}"));
+            let off = (found - proved as f64).abs();
+            assert!(off < 0.1, "{found} measured on {problem:?}: {text}");
+        }
+    }
+}
+
 /// A field sees the time that `at:` says and not that of its argument; beside values of earlier steps too.
 #[test]
 fn a_wrong_time_is_measured() {
