@@ -21,7 +21,7 @@
 //! as many are made, errors fall faster than hᵖ until they are lost in rounding.
 //!
 //! [`Problem::Graded`] has no terms after it. Column s_w has weight w, and its derivative is a sum of products of columns whose weights add up to w − 1: `s₁' = 1`,
-//! `s₂' = s₁ − 5⁄2 t`, `s₃' = s₂ + ⅝s₁²`, …, the time t weighing 1 as well: a method that knows the time of an evaluation better than its state
+//! `s₂' = s₁ − 7⁄16 t`, `s₃' = s₂ + ⅝s₁²`, …, the time t weighing 1 as well: a method that knows the time of an evaluation better than its state
 //! still makes the errors of s₁. An elementary differential of m vertices takes m from the weight, so those of more than w vanish in columns up
 //! to w, and those of exactly w are constants. With p + 1 columns a method of order p makes the same error c·hᵖ⁺¹ in each step, in the last column alone, which
 //! nothing reads: after N = T/h steps c·T·hᵖ exactly. (The equations of single trees, Hairer, Nørsett & Wanner 1993, II.2, exercise 4, put together.)
@@ -132,7 +132,7 @@ impl Problem {
                     let (row, m) = (weighing(w), w - 1);
                     t.linear.push((1.0, row, weighing(m)));
                     if m == 1 {
-                        t.linear.push((-2.5, row, T));
+                        t.linear.push((-0.4375, row, T));
                     }
                     if m >= 2 {
                         let halves = [m / 2, m - m / 2].map(weighing);

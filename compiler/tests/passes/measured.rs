@@ -142,7 +142,8 @@ fn a_wrong_time_is_measured() {
                 let curve = measured(e, problem);
                 let found = curve.order.unwrap_or_else(|| panic!("{curve:?} {text}"));
                 let off = (found - order as f64).abs();
-                assert!(off < 0.15, "{found} measured on {problem:?}: {text}");
+                // With a wrong time errors have terms of two orders, on the graded system too.
+                assert!(off < 0.2, "{found} measured on {problem:?}: {text}");
             }
         }
     }
