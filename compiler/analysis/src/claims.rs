@@ -11,7 +11,7 @@ use super::opaque_field::{Settings, alone};
 use super::pair::pair;
 use super::rates::without_h;
 use super::start::{Limited, is_started, limited, started, with_start};
-use super::{blame, declared_tableau, fix_suggestion};
+use super::{blame, declared_tableau, fix_suggestion, more_iterations};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
@@ -332,7 +332,9 @@ fn false_claim(
             .also(c.span, "this claim does not hold"),
     };
     let mut help = expanded.shown(violation);
+    let iterated = more_iterations::more(i, order);
     let mended = match (&i.scheme.body, line) {
+        _ if iterated.is_some() => iterated.map(|f| (f.span, "iterated so often", f.sentence)),
         (_, None) => None,
         (Body::Tableau(t), Some(line)) => {
             let row = |stage: Option<usize>| {

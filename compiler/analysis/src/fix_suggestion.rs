@@ -213,7 +213,8 @@ pub fn step(
     best.map(|(_, mend)| mend)
 }
 
-fn holds(i: &Instance, order: usize) -> bool {
+/// Whether a scheme has an order.
+pub(super) fn holds(i: &Instance, order: usize) -> bool {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let line = located(&flow, Steps::Exact, &SHARED);
     let made = line.and_then(|p| expanded(&p));

@@ -24,6 +24,7 @@ pub mod keep;
 pub mod latex;
 pub mod learned;
 pub mod modified;
+mod more_iterations;
 pub mod notation;
 pub mod opaque_field;
 pub mod order_upgrade;

@@ -144,10 +144,9 @@ impl Resolver<'_, '_> {
                 Some(by) => Some(self.method(by)?),
                 None => None,
             };
-            FlowArgKind::Field {
-                field: self.field(e, param)?,
-                by,
-            }
+            // Each argument is a field of its own, also where one name is given twice: times tell them apart (`time.rs`).
+            let field = Rc::new((*self.field(e, param)?).clone());
+            FlowArgKind::Field { field, by }
         };
         Some(FlowArg { kind, span: e.span })
     }

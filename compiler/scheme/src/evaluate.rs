@@ -8,6 +8,7 @@ use super::combination::{Combination, ValueId};
 use super::flow::{Field, FlowArg, Leaf, Terms};
 use super::run::{Frame, MAX_EVALUATIONS, StageTracer, too_many_evaluations};
 use super::stage::{StageInstr, Unknown};
+use super::time::Viewer;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -21,6 +22,8 @@ pub(super) struct Evaluation {
     usage: usize,
     at: Vec<ValueId>,
     when: Option<Coeff>,
+    /// Who sees its time, where it has one: the rates of two arguments are not one.
+    viewer: Option<Viewer>,
     /// Its time, where it is not known whether the field reads it.
     said: Option<(ValueId, Coeff)>,
 }
@@ -29,6 +32,7 @@ pub(super) struct Evaluation {
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct SumAt {
     terms: *const Terms,
+    operand: Option<*const Field>,
     at: ValueId,
     said: Option<(ValueId, Coeff)>,
 }
@@ -81,6 +85,14 @@ impl StageTracer<'_> {
         at: Combination,
         span: Span,
     ) -> Option<Combination> {
+        let outer = self.operand;
+        self.operand = outer.or(Some(field));
+        let k = self.field_inside(field, at, span);
+        self.operand = outer;
+        k
+    }
+
+    fn field_inside(&mut self, field: &Field, at: Combination, span: Span) -> Option<Combination> {
         match field {
             Field::Leaf(leaf) => {
                 let at = self.value(at, span)?;
@@ -113,6 +125,7 @@ impl StageTracer<'_> {
     fn sum_of_fields(&mut self, terms: &Rc<Terms>, at: ValueId) -> Option<Combination> {
         let key = SumAt {
             terms: Rc::as_ptr(terms),
+            operand: self.operand,
             at,
             said: self.clocks.said(),
         };
@@ -154,9 +167,13 @@ impl StageTracer<'_> {
             }
             false => 0,
         };
-        let when = match self.at.timed || self.leaves[field].timed {
-            true => self.time_of(field, at[0], span)?,
+        let viewer = match self.at.timed || self.leaves[field].timed {
+            true => Some(self.clocks.viewer(field, self.operand)),
             false => None,
+        };
+        let when = match viewer {
+            Some(viewer) => self.time_of(viewer, at[0], span)?,
+            None => None,
         };
         // The same parameters at the same value and time give the same.
         let key = Evaluation {
@@ -164,6 +181,7 @@ impl StageTracer<'_> {
             usage,
             at: at.clone(),
             when: when.clone(),
+            viewer,
             said: match self.at.analysed {
                 true => self.clocks.said_of(at[0]),
                 false => None,
@@ -183,6 +201,7 @@ impl StageTracer<'_> {
             span,
         });
         self.evaluated.insert(key, v);
+        self.clocks.evaluated(v, viewer);
         Some(Combination::value(v))
     }
 

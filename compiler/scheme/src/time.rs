@@ -1,7 +1,7 @@
 //! The time of every evaluation.
 //!
 //! A field F(x, t) becomes autonomous when t is one more component of the state whose rate is 1; in a sum of fields each has a
-//! component of its own, so that the flows of a splitting begin at the time that their own field has come to (Hairer, Nørsett & Wanner
+//! component of its own, also where one field is given for two arguments of a scheme, so that the flows of a splitting begin at the time that their own field has come to (Hairer, Nørsett & Wanner
 //! 1993, II.2; Hairer, Lubich & Wanner 2006, II.5 for splittings). An evaluation of F at x + Σ aⱼ h F(Yⱼ) + … then happens at t + c h, c = Σ aⱼ
 //! being the row sum of the equivalent tableau, whatever the method is written as, and every proof about autonomous
 //! fields holds. Inside `increment(Φ)` and `map(Φ)` time stands still; `F(y, at: 1/2)` and implicit multistep methods say it.
@@ -13,7 +13,7 @@
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
-use super::evaluate::Used;
+use super::flow::Field;
 use super::run::StageTracer;
 use super::stage::{Moment, Phase, StageInstr};
 use super::value::Names;
@@ -30,8 +30,12 @@ const T: &str = "t";
 /// The times of values.
 #[derive(Default)]
 pub(super) struct Clocks {
-    /// Of each field, of each value.
+    /// Who sees times: of each the field, and the argument that it is given for.
+    viewers: Vec<(usize, Option<*const Field>)>,
+    /// Of each viewer, of each value.
     of: Vec<Vec<Option<Clock>>>,
+    /// Whose rates evaluations are.
+    rates: BTreeMap<ValueId, Viewer>,
     /// What says the time of evaluations: that of a value, and how much later; and `at:`, where that says so.
     said: Option<(ValueId, Coeff, Option<AtLabel>)>,
     /// Whether `at:` gave an evaluation another time than that of its argument, or one that cannot be compared with it.
@@ -39,6 +43,10 @@ pub(super) struct Clocks {
     /// Initial values of learned coefficients, by name.
     starts: BTreeMap<String, Exact>,
 }
+
+/// A field as one argument of the scheme, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Viewer(usize);
 
 /// `at: 1/2`.
 #[derive(Clone, Copy)]
@@ -63,8 +71,8 @@ struct Clock {
     once: Coeff,
 }
 
-/// A leaf by name and place; none for any that a phase does not evaluate.
-type LeafKey = Option<(String, Span)>;
+/// A leaf by name and place, and which of the arguments that it is given for; none for any that a phase does not evaluate.
+type LeafKey = Option<(String, Span, usize)>;
 
 /// The times of what a phase keeps for later steps, by name, as each field sees them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,8 +124,28 @@ impl Clocks {
 
     /// Forgets values and fields.
     pub fn back_to(&mut self, instrs: usize, fields: usize) {
-        self.of.truncate(fields);
+        let kept = self.viewers.iter().take_while(|(f, _)| *f < fields).count();
+        self.viewers.truncate(kept);
+        self.of.truncate(kept);
         self.of.iter_mut().for_each(|c| c.truncate(instrs + 1));
+        self.rates
+            .retain(|v, by| v.0 as usize <= instrs && by.0 < kept);
+    }
+
+    /// Who sees the times of a field that is given for an argument.
+    pub fn viewer(&mut self, field: usize, operand: Option<*const Field>) -> Viewer {
+        let known = self.viewers.iter().position(|v| *v == (field, operand));
+        Viewer(known.unwrap_or_else(|| {
+            self.viewers.push((field, operand));
+            self.viewers.len() - 1
+        }))
+    }
+
+    /// An evaluation was made.
+    pub fn evaluated(&mut self, v: ValueId, by: Option<Viewer>) {
+        if let Some(by) = by {
+            self.rates.insert(v, by);
+        }
     }
 }
 
@@ -174,7 +202,7 @@ impl StageTracer<'_> {
     #[inline(never)]
     pub(super) fn time_of(
         &mut self,
-        field: usize,
+        viewer: Viewer,
         at: ValueId,
         span: Span,
     ) -> Option<Option<Coeff>> {
@@ -184,11 +212,11 @@ impl StageTracer<'_> {
         let said = self.clocks.said.clone();
         let (of, later, label) = said.unwrap_or((at, Coeff::zero(), None));
         if let Some(AtLabel { place, claims }) = label {
-            let own = self.clock(field, at, span)?;
+            let own = self.clock(viewer, at, span)?;
             let own = own.and_then(Clock::counted);
             let own = own.filter(|c| c.state.is_one());
             let own = own.and_then(|c| self.of_size(&c.ahead));
-            let begin = self.clock(field, of, span)?.and_then(Clock::counted);
+            let begin = self.clock(viewer, of, span)?.and_then(Clock::counted);
             let then = begin.and_then(|c| c.ahead.add(&later).ok());
             let then = then.and_then(|c| self.at_start(&c));
             let then = then.and_then(|c| self.of_size(&c));
@@ -201,7 +229,7 @@ impl StageTracer<'_> {
                 });
             }
         }
-        let clock = self.clock(field, of, span)?.and_then(Clock::counted);
+        let clock = self.clock(viewer, of, span)?.and_then(Clock::counted);
         let Some(clock) = clock.filter(|c| c.state.is_one()) else {
             return Some(None);
         };
@@ -209,12 +237,12 @@ impl StageTracer<'_> {
         self.exact(Coeff::symbol(T).add(&ahead), span).map(Some)
     }
 
-    fn clock(&mut self, field: usize, of: ValueId, span: Span) -> Option<Option<Clock>> {
+    fn clock(&mut self, viewer: Viewer, of: ValueId, span: Span) -> Option<Option<Clock>> {
         let mut known = std::mem::take(&mut self.clocks.of);
-        known.resize_with(known.len().max(field + 1), Vec::new);
-        let own = &mut known[field];
+        known.resize_with(known.len().max(viewer.0 + 1), Vec::new);
+        let own = &mut known[viewer.0];
         while own.len() <= of.0 as usize && own.len() <= self.instrs.len() {
-            let next = self.next(field, own, span)?;
+            let next = self.next(viewer, own, span)?;
             own.push(next);
         }
         let found = own.get(of.0 as usize).cloned().flatten();
@@ -223,7 +251,12 @@ impl StageTracer<'_> {
     }
 
     /// The clock of the value behind those that are known.
-    fn next(&mut self, field: usize, known: &[Option<Clock>], span: Span) -> Option<Option<Clock>> {
+    fn next(
+        &mut self,
+        viewer: Viewer,
+        known: &[Option<Clock>],
+        span: Span,
+    ) -> Option<Option<Clock>> {
         self.charge(1, span)?;
         let of = |v: ValueId| known.get(v.0 as usize).cloned().flatten();
         let rate = |own: bool| {
@@ -234,7 +267,10 @@ impl StageTracer<'_> {
             return Some(Some(Clock::new(Coeff::one(), Coeff::zero())));
         };
         Some(match &self.instrs[i] {
-            StageInstr::Eval { field: f, .. } => Some(rate(*f == field)),
+            StageInstr::Eval { .. } => {
+                let made = ValueId(i as u32 + 1);
+                Some(rate(self.clocks.rates.get(&made) == Some(&viewer)))
+            }
             StageInstr::Combine(c) => {
                 let c = c.clone();
                 return self.added(&c, known, span);
@@ -251,13 +287,13 @@ impl StageTracer<'_> {
             }
             // Noise is added to states, and time goes on without it.
             StageInstr::Normal { .. } => Some(rate(false)),
-            StageInstr::Past { name, when } => self.past_clock(field, name, *when),
+            StageInstr::Past { name, when } => self.past_clock(viewer, name, *when),
             StageInstr::Product(_) | StageInstr::Flow { .. } | StageInstr::Unknown(_) => None,
         })
     }
 
     /// That of a value that an earlier phase kept.
-    fn past_clock(&self, field: usize, name: &str, when: Moment) -> Option<Clock> {
+    fn past_clock(&self, viewer: Viewer, name: &str, when: Moment) -> Option<Clock> {
         let (Phase::Step(now), Some(pasts)) = (self.at.phase, self.at.pasts) else {
             return None;
         };
@@ -268,7 +304,7 @@ impl StageTracer<'_> {
             Moment::Start => started.checked_sub(1)?,
         };
         let step = place.saturating_sub(started);
-        let clock = pasts[place].of(name, &self.leaf_key(field))?;
+        let clock = pasts[place].of(name, &self.leaf_key(viewer))?;
         let (state, none) = (Coeff::zero(), Coeff::zero());
         // The time is counted from that of the start, 0.
         if when == Moment::Start {
@@ -296,9 +332,12 @@ impl StageTracer<'_> {
         Some(Clock { ahead, ..clock })
     }
 
-    fn leaf_key(&self, field: usize) -> LeafKey {
+    fn leaf_key(&self, viewer: Viewer) -> LeafKey {
+        let (field, _) = self.clocks.viewers[viewer.0];
         let used = self.leaves.get(field)?;
-        Some((used.leaf.name.clone(), used.leaf.span))
+        let before = self.clocks.viewers[..viewer.0].iter();
+        let before = before.filter(|(f, _)| *f == field).count();
+        Some((used.leaf.name.clone(), used.leaf.span, before))
     }
 
     /// A time in parts of h, which is a number where steps are not equal.
@@ -319,14 +358,13 @@ impl StageTracer<'_> {
         if self.at.pasts.is_none() {
             return Some(times);
         }
-        let timed = |used: &Used| self.at.timed || used.timed;
-        let fields = (0..self.leaves.len()).filter(|f| timed(&self.leaves[*f]));
-        let other = self.leaves.len();
-        let fields: Vec<usize> = fields.chain([other]).collect();
+        // And of any field that it does not evaluate, whose number none has.
+        self.clocks.viewer(usize::MAX, None);
+        let viewers = (0..self.clocks.viewers.len()).map(Viewer);
         for (name, v) in keeps {
             let mut seen = BTreeMap::new();
-            for field in fields.iter().copied() {
-                let clock = self.clock(field, *v, span)?;
+            for viewer in viewers.clone() {
+                let clock = self.clock(viewer, *v, span)?;
                 // `t` is another number in a later step.
                 let is_known =
                     |c: &Clock| !c.state.symbols().contains(T) && !c.ahead.symbols().contains(T);
@@ -337,7 +375,7 @@ impl StageTracer<'_> {
                     true => Clock::new(c.state, Coeff::zero()),
                     false => c,
                 });
-                seen.insert(self.leaf_key(field), clock);
+                seen.insert(self.leaf_key(viewer), clock);
             }
             times.0.insert(name.clone(), seen);
         }

@@ -55,6 +55,23 @@ fn fields_are_evaluated_at_the_row_sums_of_the_equivalent_tableau() {
     // Each field of a splitting has come to a time of its own.
     let strang = ["ffn 0", "ffn 1/2", "att 0", "att 1", "ffn 1/2", "ffn 1"];
     assert_eq!(nodes("strang(ffn by heun, att by heun)", ""), strang);
+    // So has one field that is given for both.
+    let twice = ["ffn 0", "ffn 0", "ffn 1/2"];
+    assert_eq!(nodes("strang(ffn, ffn)", ""), twice);
+    assert_eq!(nodes("strang(layer, layer)", "")[..2], both(&["0"]));
+    let own =
+        "scheme own(A, B) { step x { y = x + h*A(x) + h*B(x)  return x + h/2*(A(y) + B(y)) } }";
+    assert_eq!(
+        nodes("own(ffn, ffn)", own),
+        ["ffn 0", "ffn 0", "ffn 1", "ffn 1"]
+    );
+    let kept = "scheme own(A, B) { step x { a = A(x)  b = B(x)  return x + h*A(x + h*a[-1]) + h*B(x + h/3*b[-1]) } }";
+    assert_eq!(nodes("own(ffn, ffn)", kept)[2..], ["ffn 1", "ffn 1/3"]);
+    let inner = "scheme own(A, B) { lie(A, B)(1/2) lie(B, A)(1/2) }";
+    assert_eq!(
+        nodes("own(ffn, ffn)", inner),
+        ["ffn 0", "ffn 0", "ffn 1/2", "ffn 1/2"]
+    );
     // Inside a layer time stands still.
     let layer = both(&["0", "1/2", "1/2", "1"]);
     assert_eq!(nodes("rk4(layer)", ""), layer);
