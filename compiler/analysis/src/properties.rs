@@ -8,7 +8,7 @@ use super::decide::{Found, Subject, decide};
 use super::declared_tableau;
 use crate::codes;
 use crate::scheme::define::PropertyClaim;
-use crate::scheme::scalar::exact;
+use crate::scheme::scalar::{exact, shown};
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Claim, ClaimStatus};
 
@@ -34,8 +34,8 @@ fn claim(
         Some(e) => Some(exact(e, &scope).map_err(|d| sink.push(d)).ok()?),
     };
     let found = decide(&c.name, value.as_ref(), s).unwrap_or_else(|other| other);
-    let text = match &value {
-        Some(v) => format!("{} {v}", c.name),
+    let text = match value.as_ref().zip(c.value.as_ref()) {
+        Some((v, e)) => format!("{} {}", c.name, shown(v, e)),
         None => c.name.clone(),
     };
     let name = &i.scheme.name.name;

@@ -190,7 +190,7 @@ impl<'e> PartReading<'e, '_> {
             return self.fail(d.help(help));
         };
         let value = exact(e, &Scope::new());
-        self.report(value.and_then(|value| bounded(value, bounds, e.span)))
+        self.report(value.and_then(|value| bounded(value, bounds, e)))
     }
 
     /// What `read` makes of the call of its form that is given, or meant where nothing is said. `wrong`: what is said of another.

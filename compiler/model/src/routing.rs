@@ -71,7 +71,7 @@ pub fn threshold(e: &Expr, choice: &Routing, sink: &mut Vec<Diagnostic>) -> Opti
         return None;
     }
     let value = exact(e, &Scope::new())
-        .and_then(|v| bounded(v, Bounds::Within(THRESHOLDS[0], THRESHOLDS[1]), e.span));
+        .and_then(|v| bounded(v, Bounds::Within(THRESHOLDS[0], THRESHOLDS[1]), e));
     Some((report(value, sink)?, e.span))
 }
 
@@ -90,7 +90,7 @@ fn capacities(e: &Expr, steps: u64) -> Result<Vec<Share>, Diagnostic> {
     let mut shares = Vec::new();
     for item in items {
         let value = exact(item, &Scope::new())?;
-        let value = bounded(value, Bounds::PositiveShare, item.span)?;
+        let value = bounded(value, Bounds::PositiveShare, item)?;
         if let Some((most, span)) = before.filter(|(most, _)| value > *most) {
             let message = format!("the capacity grows from {most} to {value}");
             return Err(Diagnostic::error(codes::OUT_OF_RANGE, item.span, message)

@@ -195,22 +195,22 @@ fn steps(e: &Expr, run: u64) -> Result<u64, Diagnostic> {
     let read = match &e.kind {
         ExprKind::Quantity(text, unit) if unit == STEPS => literal(text, e.span)
             .and_then(|n| constant(n, e.span))
-            .and_then(|n| in_range(&n, e.span, 0, run)),
+            .and_then(|n| in_range(&n, e, 0, run)),
         kind => exact(e, &Scope::new()).and_then(|n| match kind {
-            ExprKind::Quantity(..) => share(&n, e.span, run),
-            _ if n.as_integer().is_none() => share(&n, e.span, run),
-            _ => in_range(&n, e.span, 0, run),
+            ExprKind::Quantity(..) => share(&n, e, run),
+            _ if n.as_integer().is_none() => share(&n, e, run),
+            _ => in_range(&n, e, 0, run),
         }),
     };
     read.map_err(|d| d.help(HELP))
 }
 
 /// A share of the steps.
-fn share(share: &Exact, span: Span, steps: u64) -> Result<u64, Diagnostic> {
+fn share(share: &Exact, e: &Expr, steps: u64) -> Result<u64, Diagnostic> {
     let n = share
         .as_rational()
         .map(|s| (s * BigInt::from(steps)).floor());
     let n = n.and_then(|n| u64::try_from(n.to_integer()).ok());
     n.filter(|n| *n <= steps && *share <= Exact::one())
-        .ok_or_else(|| out_of_range(share, span).label("a share from 0% to 100% is expected"))
+        .ok_or_else(|| out_of_range(share, e).label("a share from 0% to 100% is expected"))
 }

@@ -158,7 +158,7 @@ fn random(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, StepCount)
     let mean = mean?;
     let max = match max {
         Some(e) => report(
-            exact(e, &Scope::new()).and_then(|n| in_range(&n, e.span, mean, most)),
+            exact(e, &Scope::new()).and_then(|n| in_range(&n, e, mean, most)),
             sink,
         )?,
         None => (4 * mean).min(most),

@@ -569,5 +569,5 @@ fn budget_of(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u64> {
     };
     let value = report(exact(&number, &Scope::new()), sink)?;
     let bytes = &value * &Exact::int(unit);
-    report(in_range(&bytes, size.span, 1, MAX_BUDGET), sink)
+    report(in_range(&bytes, size, 1, MAX_BUDGET), sink)
 }

@@ -323,17 +323,17 @@ pub const EPS: Bounds = Bounds::Within(1e-20, 1.0);
 
 /// A number, rounded to a double.
 pub fn real(e: &Expr, bounds: Bounds) -> Result<f64, Diagnostic> {
-    bounded(exact(e, &Scope::new())?, bounds, e.span).map(|value| value.to_f64())
+    bounded(exact(e, &Scope::new())?, bounds, e).map(|value| value.to_f64())
 }
 
 /// A number that must lie within bounds.
-pub fn bounded(value: Exact, bounds: Bounds, span: Span) -> Result<Exact, Diagnostic> {
+pub fn bounded(value: Exact, bounds: Bounds, e: &Expr) -> Result<Exact, Diagnostic> {
     let rounded = value.to_f64();
     let vanishes = rounded == 0.0 && !value.is_zero();
     if bounds.holds(rounded) && !vanishes {
         return Ok(value);
     }
-    let d = out_of_range(&value, span);
+    let d = out_of_range(&value, e);
     Err(d.label(match (vanishes, rounded.is_finite()) {
         (true, _) => "rounded to f64 it is 0".to_string(),
         (false, true) => format!("{} is expected", bounds.text()),

@@ -4,7 +4,7 @@
 //! argument to `odec-model`.
 
 use super::layer::{Kind, Param};
-use super::scalar::{Scope, number, out_of_range};
+use super::scalar::{Scope, number, outside, short};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
@@ -96,7 +96,7 @@ pub fn bounded(
     }
     let words = in_words(bounds, p.kind == Kind::Size, |e| ends.shown(e));
     let said = format!("`{}` of `{layer}` is {words}", p.label.name);
-    let d = out_of_range(&value, at);
+    let d = outside(&short(&value), at);
     let d = match default {
         true => d.label(format!("{said}; this is its default here")),
         false => d.label(said),

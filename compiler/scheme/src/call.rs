@@ -239,7 +239,7 @@ impl StageTracer<'_> {
         };
         let size = std.to_f64();
         if !(1e-30..=1e30).contains(&size) {
-            let d = out_of_range(&std, arg.value.span);
+            let d = out_of_range(&std, &arg.value);
             return self.fail(d.label("a positive number is expected"));
         }
         let drawn = |i: &&StageInstr| matches!(i, StageInstr::Normal { .. });
@@ -277,7 +277,7 @@ impl StageTracer<'_> {
             None => default_eps(),
             Some(e) => {
                 let eps = self.constant(e, &names.numbers())?;
-                match bounded(eps, EPS, e.span) {
+                match bounded(eps, EPS, e) {
                     Ok(eps) => eps,
                     Err(d) => return self.fail(d),
                 }

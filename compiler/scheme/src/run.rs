@@ -327,7 +327,7 @@ impl<'s> StageTracer<'s> {
     /// A count.
     pub(super) fn whole(&mut self, e: &Expr, scope: &Scope, min: u64, max: u64) -> Option<u64> {
         let value = self.constant(e, scope)?;
-        self.ok(in_range(&value, e.span, min, max))
+        self.ok(in_range(&value, e, min, max))
     }
 
     /// `a + c·b`.

@@ -143,7 +143,7 @@ fn not_exact(value: &Coeff, span: Span) -> Diagnostic {
 /// A whole number in a range.
 pub fn whole(e: &Expr, scope: &Scope, min: u64, max: u64) -> Result<u64, Diagnostic> {
     let value = exact(e, scope)?;
-    in_range(&value, e.span, min, max).map_err(|d| match &e.kind {
+    in_range(&value, e, min, max).map_err(|d| match &e.kind {
         ExprKind::Number(_) => d,
         _ if value.as_rational().is_some_and(|x| !x.is_integer()) => {
             d.help("`ceil(…)` is the next whole number, `floor(…)` the one before")
@@ -152,13 +152,13 @@ pub fn whole(e: &Expr, scope: &Scope, min: u64, max: u64) -> Result<u64, Diagnos
     })
 }
 
-/// The same, of a value.
-pub fn in_range(value: &Exact, span: Span, min: u64, max: u64) -> Result<u64, Diagnostic> {
+/// The same, of the value of an expression.
+pub fn in_range(value: &Exact, e: &Expr, min: u64, max: u64) -> Result<u64, Diagnostic> {
     let n = value.as_integer().and_then(|n| u64::try_from(n).ok());
     n.filter(|n| (min..=max).contains(n)).ok_or_else(|| {
-        let mut d = out_of_range(value, span);
+        let mut d = out_of_range(value, e);
         if value.as_integer().is_none() {
-            d.message = format!("{} is not a whole number", short(value));
+            d.message = format!("{} is not a whole number", shown(value, e));
         }
         d = d.label(format!("a whole number from {min} to {max} is expected"));
         if *value > Exact::int(i64::try_from(max).unwrap_or(i64::MAX)) {
@@ -168,14 +168,56 @@ pub fn in_range(value: &Exact, span: Span, min: u64, max: u64) -> Result<u64, Di
     })
 }
 
-/// "7/2 is out of range".
-pub fn out_of_range(value: &Exact, span: Span) -> Diagnostic {
-    let message = format!("{} is out of range", short(value));
+/// "7/2 is out of range", of the value of an expression.
+pub fn out_of_range(value: &Exact, e: &Expr) -> Diagnostic {
+    outside(&shown(value, e), e.span)
+}
+
+/// The same, of a number as it is shown.
+pub(super) fn outside(shown: &str, span: Span) -> Diagnostic {
+    let message = format!("{shown} is out of range");
     Diagnostic::error(codes::OUT_OF_RANGE, span, message)
 }
 
+/// The value of an expression in a message: a decimal where it is a short one and decimals are written there.
+pub fn shown(value: &Exact, e: &Expr) -> String {
+    let decimal = has_decimals(e).then(|| short_decimal(value)).flatten();
+    decimal.unwrap_or_else(|| short(value))
+}
+
+/// Most digits of a decimal behind its point.
+const MOST_DIGITS: usize = 12;
+
+/// `4.5` of 9/2; none of what has more digits or no end.
+fn short_decimal(value: &Exact) -> Option<String> {
+    let scaled = |digits: usize| {
+        let power = Exact::int(10_i64.pow(digits as u32));
+        (value * &power).as_integer()
+    };
+    let (digits, n) = (0..=MOST_DIGITS).find_map(|d| Some((d, scaled(d)?)))?;
+    let sign = if value.is_negative() { "-" } else { "" };
+    let text = format!("{:0>1$}", n.magnitude().to_string(), digits + 1);
+    let (whole, part) = text.split_at(text.len() - digits);
+    Some(match part {
+        "" => format!("{sign}{whole}"),
+        _ => format!("{sign}{whole}.{part}"),
+    })
+}
+
+/// Whether a number with a decimal point is written in an expression.
+fn has_decimals(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Number(text) | ExprKind::Quantity(text, _) => text.contains('.'),
+        ExprKind::Neg(inner) => has_decimals(inner),
+        ExprKind::Binary(_, a, b) => has_decimals(a) || has_decimals(b),
+        ExprKind::Tuple(items) => items.iter().any(has_decimals),
+        ExprKind::Call(call) => call.args.iter().any(|a| has_decimals(&a.value)),
+        _ => false,
+    }
+}
+
 /// The beginning of a long number.
-fn short(value: &Exact) -> String {
+pub(super) fn short(value: &Exact) -> String {
     let shown = value.to_string();
     match shown.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &shown[..end]),

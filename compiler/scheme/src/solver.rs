@@ -196,7 +196,7 @@ impl StageTracer<'_> {
         if tol > Exact::zero() && tol < Exact::one() && (&tol * &tol).checked().is_ok() {
             return Some(tol);
         }
-        let d = out_of_range(&tol, e.span).label("a number between 0 and 1 is expected");
+        let d = out_of_range(&tol, e).label("a number between 0 and 1 is expected");
         self.fail(d.help(
             "a token is solved when the norm of its residual, divided by the norm of its state, is below this: `tol: 1e-3`",
         ))

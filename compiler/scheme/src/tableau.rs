@@ -10,11 +10,11 @@ use super::flow::FlowArgKind;
 use super::implicit::Stages;
 use super::resolve::count;
 use super::run::{Frame, StageTracer};
-use super::scalar::{Scope, exact};
+use super::scalar::{Scope, exact, shown};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_grammar::ast::{Tableau, TableauRow};
+use odec_grammar::ast::{Expr, Tableau, TableauRow};
 use odec_grammar::diag::Diagnostic;
 
 /// One row, with as many entries as there are stages.
@@ -174,7 +174,7 @@ impl StageTracer<'_> {
             let sum: Exact = a.iter().cloned().sum();
             match node {
                 Some(node) if !agrees(&node, &sum, residual) => {
-                    self.warn(not_the_sum(i + 1, &node, &sum, c.span));
+                    self.warn(not_the_sum(i + 1, (&node, c), &sum));
                     good = false;
                 }
                 Some(_) => rows.push(Row::new(a, row)),
@@ -242,18 +242,19 @@ fn size(x: &Exact) -> Exact {
 /// Most digits of a residual that is proposed, and fewest of what may be a rounding.
 const DIGITS: std::ops::RangeInclusive<u32> = 3..=16;
 
-fn not_the_sum(stage: usize, node: &Exact, sum: &Exact, span: Span) -> Diagnostic {
+fn not_the_sum(stage: usize, (node, written): (&Exact, &Expr), sum: &Exact) -> Diagnostic {
+    let [node_shown, sum_shown] = [node, sum].map(|x| shown(x, written));
     let off = size(&(node - sum));
     let within = |digits: &u32| off <= Exact::ratio(1, 10_i64.pow(*digits));
     let rounded = DIGITS.rev().find(within);
     let rounded = rounded.map(|digits| {
         format!("; of rounded coefficients, claim the order within their error: `order … within 1e-{digits}`")
     });
-    let message = format!("node {node} of stage {stage} is not the sum of its row");
-    Diagnostic::error(codes::TABLEAU_ROW_SUM, span, message)
-        .label(format!("the row sums to {sum}"))
+    let message = format!("node {node_shown} of stage {stage} is not the sum of its row");
+    Diagnostic::error(codes::TABLEAU_ROW_SUM, written.span, message)
+        .label(format!("the row sums to {sum_shown}"))
         .help(format!(
-            "write {sum} here, or check the row for a typo{}",
+            "write {sum_shown} here, or check the row for a typo{}",
             rounded.unwrap_or_default()
         ))
 }

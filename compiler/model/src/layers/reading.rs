@@ -446,7 +446,7 @@ impl<'e> Reading<'_, 'e, '_> {
     pub fn within(&mut self, a: &Argument, e: &Expr) -> Option<Exact> {
         let value = number(e, self.reader.scope);
         let value = match a.bounds() {
-            Some(bounds) => value.and_then(|x| bounded(x, bounds, e.span)),
+            Some(bounds) => value.and_then(|x| bounded(x, bounds, e)),
             None => value,
         };
         self.report(value)
@@ -456,7 +456,7 @@ impl<'e> Reading<'_, 'e, '_> {
     pub fn in_steps(&mut self, a: &Argument, e: &Expr) -> Option<Vec<Exact>> {
         let bounds = a.bounds()?;
         let fits = |k: Option<u64>, x: Exact| {
-            bounded(x, bounds, e.span).map_err(|d| match k {
+            bounded(x, bounds, e).map_err(|d| match k {
                 Some(k) => d.help(format!(
                     "this is its value in step {k}; the first is step 0"
                 )),
