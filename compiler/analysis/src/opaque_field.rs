@@ -113,7 +113,16 @@ pub fn settings_at(flow: &Flow, step: usize) -> Vec<Settings> {
 /// Fields seen so far, by identity, and the leaves that stand for them.
 struct Wholes {
     step: usize,
-    names: Vec<(*const Field, Rc<Field>, String)>,
+    names: Vec<(*const (), Rc<Field>, String)>,
+}
+
+/// What a field is, whichever argument it is given for.
+fn identity(field: &Field) -> *const () {
+    match field {
+        Field::Leaf(leaf) => Rc::as_ptr(leaf).cast(),
+        Field::Sum(terms) => Rc::as_ptr(terms).cast(),
+        Field::Increment(flow) | Field::Map(flow) => Rc::as_ptr(flow).cast(),
+    }
 }
 
 impl Wholes {
@@ -163,9 +172,10 @@ impl Wholes {
     }
 
     fn whole(&mut self, field: &Rc<Field>, param: &str, span: Span) -> Rc<Field> {
-        let at = Rc::as_ptr(field);
+        let at = identity(field);
         if let Some((_, known, _)) = self.names.iter().find(|(f, ..)| *f == at) {
-            return known.clone();
+            // Each argument is a field of its own (`apply.rs`), of one leaf.
+            return Rc::new((**known).clone());
         }
         let (mut name, span) = match &**field {
             Field::Leaf(leaf) => (leaf.name.clone(), leaf.span),

@@ -540,9 +540,14 @@ fn computed(e: &Evolved) -> Computed {
         _ => None,
     };
     let order = found.map_or_else(|| order(&located, within.as_ref()), Ok);
-    let order = match e.per_use.is_any() {
-        true => order,
-        false => order_or(order, (&whole, general.as_ref()), within.as_ref()),
+    let weightless = tableau.as_ref().ok().and_then(|t| weightless(t, e));
+    let order = match (e.per_use.is_any(), weightless) {
+        (true, Some(why)) => Err(Unsupported {
+            span: e.flow.span,
+            why,
+        }),
+        (true, None) => order,
+        (false, _) => order_or(order, (&whole, general.as_ref()), within.as_ref()),
     };
     let order = match tableau.is_err() && keeps_differ(e) {
         true => Err(Unsupported {
@@ -576,6 +581,24 @@ fn computed(e: &Evolved) -> Computed {
         stiff,
         located: located.ok(),
     }
+}
+
+/// Why a method is one for no equation: an occurrence with weights of its own takes part in it, and not in its result.
+fn weightless(t: &Tableau, e: &Evolved) -> Option<String> {
+    let own = |name: &str| {
+        let occurrence = name.rsplit_once('.');
+        occurrence.is_some_and(|(leaf, _)| e.per_use.of(leaf))
+    };
+    let weight = |field: usize| -> Exact {
+        let stages = t.b.iter().zip(&t.field_of);
+        let stages = stages.filter(|(_, f)| **f == field);
+        stages.map(|(b, _)| b.clone()).sum()
+    };
+    let mut fields = t.fields.iter().enumerate();
+    let (_, name) = fields.find(|(f, name)| own(name) && weight(*f).is_zero())?;
+    Some(format!(
+        "`{name}` has weights of its own, and in the result it has no weight: it stands in no equation that this step could solve"
+    ))
 }
 
 /// A model's evolve as it is computed, each field as a whole.

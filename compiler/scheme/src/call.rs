@@ -214,8 +214,11 @@ impl StageTracer<'_> {
                 "a field of several is a pipeline: `field gate(u, v) = concat(u, v) |> linear(1)`",
             ));
         };
-        let k = self.written_at(span, |m| m.evaluate(leaf, at, span))?;
-        Some(Item::Vector(k))
+        let outer = self.operand;
+        self.operand = outer.or(Some(&**field));
+        let k = self.written_at(span, |m| m.evaluate(leaf, at, span));
+        self.operand = outer;
+        k.map(Item::Vector)
     }
 
     /// `normal(std: 0.4)`: new numbers wherever it is written, and in each turn of a `repeat`.

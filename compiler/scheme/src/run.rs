@@ -10,7 +10,7 @@ use super::combination::{Combination, ValueId};
 use super::define::{Body, NUMBER, STEP};
 use super::embedded::{Divided, Reached, divide, pruned};
 use super::evaluate::{Evaluation, SumAt, Used};
-use super::flow::{Flow, Leaf, Setting, Terms};
+use super::flow::{Field, Flow, Leaf, Setting, Terms};
 use super::learn::{self, Declared, Learned, Owner};
 use super::per_use::PerUse;
 use super::resolve::too_deep;
@@ -190,6 +190,8 @@ pub(super) struct StageTracer<'s> {
     pub(super) made: BTreeMap<ValueId, Vec<ValueId>>,
     /// The times of values, as each field sees them.
     pub(super) clocks: Clocks,
+    /// The argument that is evaluated, the outermost one.
+    pub(super) operand: Option<*const Field>,
     work: u64,
     /// Coefficients of all flows so far.
     pub(super) learned: Vec<Learned>,
@@ -234,6 +236,7 @@ impl<'s> StageTracer<'s> {
             sums: HashMap::new(),
             made: BTreeMap::new(),
             clocks: Clocks::default(),
+            operand: None,
             work: 0,
             learned: Vec::new(),
             learned_by: BTreeMap::new(),

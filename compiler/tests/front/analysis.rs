@@ -49,6 +49,27 @@ fn reports_as_text() {
     }
 }
 
+/// An occurrence with weights of its own that has no weight in the result stands in no equation.
+#[test]
+fn occurrences_without_a_weight_have_no_order() {
+    let scheme = "scheme own(F) { order 2  step x { k = F(x)  return x + h*F(x + h/2*k) } }\n";
+    for (policy, flow, order) in [
+        ("weights per use", "own(ffn)", None),
+        ("weights shared", "own(ffn)", Some(2)),
+        ("weights per use", "ars222(ffn, ffn)", None),
+        ("weights per use", "strang(ffn, ffn)", Some(1)),
+        ("weights per use", "rk4(ffn)", Some(4)),
+    ] {
+        let outcome = compile_text(&(scheme.to_string() + &model(flow, 2, policy)));
+        let found = report::evolve(&outcome.checked().evolved[0], shipped::library()).order;
+        match (found, order) {
+            (Ok(found), Some(order)) => assert_eq!(found.order, order, "{policy}, {flow}"),
+            (Err(no), None) => assert!(no.why.contains("it has no weight"), "{}", no.why),
+            (found, _) => panic!("{policy}, {flow}: {:?}", found.map(|f| f.order)),
+        }
+    }
+}
+
 /// Flows of models as they are computed: Macaron with its own weights for each half, Strang kept by Heun's method, a whole layer
 /// as one field.
 #[test]
