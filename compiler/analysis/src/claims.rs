@@ -17,7 +17,8 @@ use crate::scheme::define::{Body, OrderClaim, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
 use crate::scheme::method::{
-    DIFFERENT_POWERS, LocatedStep, Unsupported, away, located, times_differ, to_tolerance,
+    DIFFERENT_POWERS, LocatedStep, Unsupported, away, located, times_differ, times_stay,
+    to_tolerance,
 };
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{exact, whole};
@@ -86,7 +87,8 @@ fn kept_claim(i: &Instance, sink: &mut Vec<Diagnostic>) -> Option<Claim> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let first = limited(&flow, kept.order, None).ok().flatten();
     let first = first.map(|first| exactly_started(i, &flow, &first));
-    let notes = [kept.dimension()].into_iter().chain(first);
+    let timeless = times_stay(&flow).then(|| WITHOUT_TIME.to_string());
+    let notes = [kept.dimension()].into_iter().chain(timeless).chain(first);
     Some(Claim {
         scheme: i.scheme.name.name.clone(),
         claim: format!("keep order {}", kept.order),

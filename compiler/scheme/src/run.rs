@@ -78,6 +78,8 @@ pub struct Run {
     pub short: bool,
     /// Whether fields are evaluated at times that `at:` says and that are not known to be those of their arguments.
     pub times_differ: bool,
+    /// Whether an argument moves with learned coefficients, and the time of its evaluation does not.
+    pub times_stay: bool,
     /// Of what it keeps.
     pub times: KeptTimes,
     pub work: u64,
@@ -153,6 +155,7 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
         varies: m.varies,
         short: m.short,
         times_differ: m.clocks.differ,
+        times_stay: m.clocks.stay,
         times,
         work: m.work,
     })

@@ -40,6 +40,8 @@ pub(super) struct Clocks {
     said: Option<(ValueId, Coeff, Option<AtLabel>)>,
     /// Whether `at:` gave an evaluation another time than that of its argument, or one that cannot be compared with it.
     pub differ: bool,
+    /// Whether an evaluation keeps the time of the initial values of learned coefficients, while its argument moves with them.
+    pub stay: bool,
     /// Initial values of learned coefficients, by name.
     starts: BTreeMap<String, Exact>,
 }
@@ -69,6 +71,8 @@ struct Clock {
     ahead: Coeff,
     /// What rates that `start` set once are multiplied by.
     once: Coeff,
+    /// Whether learned coefficients stand in it with their initial values.
+    initial: bool,
 }
 
 /// A leaf by name and place, and which of the arguments that it is given for; none for any that a phase does not evaluate.
@@ -88,7 +92,12 @@ impl KeptTimes {
 impl Clock {
     fn new(state: Coeff, ahead: Coeff) -> Clock {
         let once = Coeff::zero();
-        Clock { state, ahead, once }
+        Clock {
+            state,
+            ahead,
+            once,
+            initial: false,
+        }
     }
 
     fn try_map<E>(&self, to: impl Fn(&Coeff) -> Result<Coeff, E>) -> Option<Clock> {
@@ -97,14 +106,24 @@ impl Clock {
             state: state?,
             ahead: ahead?,
             once: once?,
+            initial: self.initial,
         })
+    }
+
+    /// Whether no multiple of it is another time.
+    fn stands(&self) -> bool {
+        self.state.is_zero() && self.ahead.is_zero() && self.once.is_zero()
     }
 
     /// With what rates that `start` set once add: step sizes alone.
     fn counted(self) -> Option<Clock> {
         let still = self.once.with("h", &Exact::zero()).ok()?;
         let moved = self.once.sub(&still).ok()?;
-        Some(Clock::new(self.state, self.ahead.add(&moved).ok()?))
+        let ahead = self.ahead.add(&moved).ok()?;
+        Some(Clock {
+            initial: self.initial,
+            ..Clock::new(self.state, ahead)
+        })
     }
 }
 
@@ -180,7 +199,18 @@ fn not_compared(place: Span) -> Diagnostic {
         .label("the time of the argument is not known, so that this one cannot be compared with it")
 }
 
+fn stays(place: Span) -> Diagnostic {
+    let message = "the order that is kept holds only for fields that do not depend on time, and a field here does";
+    Diagnostic::warning(codes::UNPROVED_CLAIM, place, message)
+        .label("this argument moves with learned coefficients, and its time stays that of their initial values")
+        .help("keep the coefficients that it depends on as numbers, and learn the others")
+}
+
 impl StageTracer<'_> {
+    fn keeps_order(&self) -> bool {
+        self.learned.iter().any(|l| l.owner.is_some())
+    }
+
     /// Has evaluations take place at the time of a value, or that much later, until [`Self::unsay`] is given what comes back; unless
     /// what is around them says when. `label`: what says so in a step program.
     #[inline(never)]
@@ -233,6 +263,9 @@ impl StageTracer<'_> {
         let Some(clock) = clock.filter(|c| c.state.is_one()) else {
             return Some(None);
         };
+        if clock.initial && !std::mem::replace(&mut self.clocks.stay, true) && self.keeps_order() {
+            self.warn(stays(span));
+        }
         let ahead = self.exact(clock.ahead.add(&later), span)?;
         self.exact(Coeff::symbol(T).add(&ahead), span).map(Some)
     }
@@ -394,6 +427,9 @@ impl StageTracer<'_> {
                 return Some(None);
             };
             self.charge(c.weight(), span)?;
+            let learned = |s: &str| ![T, "h"].contains(&s);
+            let moves = c.symbols().iter().any(|s| learned(s)) && !clock.stands();
+            sum.initial |= moves || clock.initial;
             let Some(c) = self.at_start(c) else {
                 return Some(None);
             };

@@ -29,7 +29,7 @@ pub use general_linear::{GeneralLinear, Incoming, general_linear};
 pub use grid::located_in;
 pub use programs::{
     Late, away, first_programs, late, late_computed, program, program_span, short_steps,
-    times_differ, to_tolerance,
+    times_differ, times_stay, to_tolerance,
 };
 pub use reading::{at_start, coefficient, functions_at_start};
 pub use refusal::{DIFFERENT_POWERS, Unsupported};

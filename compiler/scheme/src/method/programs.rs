@@ -47,6 +47,8 @@ pub struct Late {
     pub grows: Unsupported,
     /// Whether `at:` says times that are not known to be those of the arguments; looked at where fields depend on time.
     pub times_differ: bool,
+    /// Whether an argument moves with learned coefficients, and the time of its evaluation does not; looked at there, too.
+    pub times_stay: bool,
 }
 
 /// One step of a flow by itself, or its start.
@@ -145,6 +147,12 @@ pub fn times_differ(flow: &Flow) -> bool {
     late_computed(flow, &SHARED, true).is_ok_and(|late| late.times_differ)
 }
 
+/// Whether training moves arguments away from the times that they are evaluated at, which stay those of the initial values: an order that is kept
+/// then is one for fields that do not depend on time.
+pub fn times_stay(flow: &Flow) -> bool {
+    late_computed(flow, &SHARED, true).is_ok_and(|late| late.times_stay || late.times_differ)
+}
+
 /// How a late step is run.
 struct How {
     inner: Steps,
@@ -212,6 +220,7 @@ fn late_as(flow: &Flow, how: How, per_use: &PerUse) -> Result<Late, Unsupported>
             why: "no two of its steps are alike, because its history grows".into(),
         },
         times_differ: here.times_differ,
+        times_stay: here.times_stay,
     })
 }
 
