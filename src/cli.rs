@@ -538,11 +538,11 @@ pub struct Train {
     /// Start from the parameters of a run, or in a safetensors file
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub init: Option<PathBuf>,
-    /// The tensor names of --init: a JSON object from parameter paths to tensor names; a `*` in both
-    /// stands for the same word
+    /// The tensor names of --init: a file with a JSON object from parameter paths to tensor names; a `*` in
+    /// both stands for the same word
     #[arg(
         long,
-        value_name = "JSON",
+        value_name = "FILE",
         requires = "init",
         conflicts_with = "resume"
     )]

@@ -79,6 +79,11 @@ fn a_run_keeps_what_it_is_told_to_and_its_mean_is_a_run() {
     }
 
     let said = place.good(&["average", "run", "--out", "all"]);
+    // It has no metrics, as nothing was trained.
+    let listed = place.good(&["runs", "all"]);
+    assert!(listed.contains("all"), "{listed}");
+    let compared = place.good(&["diff", "all", "run"]);
+    assert!(compared.contains("all"), "{compared}");
     assert!(said.contains("the mean of 3 checkpoints"), "{said}");
     let paths = files.map(|f| format!("run/kept/{f}"));
     let paths = [1, 2, 0].map(|i| paths[i].as_str());

@@ -745,7 +745,7 @@ fn exec_takes_numbers_of_steps_and_keys() {
     given(&[steps(&[2])]);
     let (_, said) = place.bad(&words("grad", false));
     assert!(
-        said.contains("input `noise` is missing; it is [1] of i32 or i64: the random key"),
+        said.contains("input `noise` is missing; it is [1] of i32 or i64: the key"),
         "{said}"
     );
     for inside in [false, true] {

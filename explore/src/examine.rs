@@ -190,8 +190,7 @@ fn examined(parsed: &Parsed, checked: Checked) -> Done<Examined> {
     let planned = assembled(&built, parsed.sources.text(parsed.main), target)?;
     let memory = memory_bytes(&planned.manifest);
     let cost = parsed.cost_of(&built, &planned)?;
-    let chosen = cost.chosen();
-    let of_one = chosen.map_or(cost.forward + cost.backward, |p| p.training);
+    let of_all = u128::from(cost.training().flops()) * u128::from(train.batch);
     let mut proved: Vec<Proved> = Vec::new();
     for e in &checked.evolved {
         if !proved.iter().any(|p| p.flow == e.title) {
@@ -200,7 +199,7 @@ fn examined(parsed: &Parsed, checked: Checked) -> Done<Examined> {
     }
     Ok(Examined {
         model: built.name.clone(),
-        flops_per_step: u128::from(of_one.flops()) * u128::from(train.batch),
+        flops_per_step: of_all / u128::from(cost.batch),
         at_most: cost.at_most() || cost.solves,
         drawn: cost.drawn.is_some(),
         parameters: built.summary.parameters,

@@ -212,7 +212,7 @@ pub fn facts(r: &Run, model: Option<&ModelFacts>) -> BTreeMap<String, String> {
         add("FLOPs of a training step", model.step_flops(r.batch()));
         add(
             "forward FLOPs per position",
-            training.forward.flops() as f64 / context as f64,
+            training.forward.flops() as f64 / (context * training.batch) as f64,
         );
         if let Some(decode) = training.decode {
             add(

@@ -126,7 +126,7 @@ impl ModelFacts {
 
     /// Floating-point operations of a training step of so many rows of full length.
     pub fn step_flops(&self, rows: u64) -> f64 {
-        self.training.whole.flops() as f64 * rows as f64
+        self.training.whole.flops() as f64 * rows as f64 / self.training.batch as f64
     }
 
     /// Whether [`ModelFacts::step_flops`] is the most that there can be.

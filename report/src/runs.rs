@@ -19,6 +19,7 @@ use odec_runtime::{Artifact, Shown};
 use odec_source::escape::escaped;
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -37,7 +38,7 @@ pub struct Run {
     pub trial: Option<Trial>,
     pub manifest: Manifest,
     pub progress: Progress,
-    /// In the order they were written, those of steps behind the last checkpoint too: the run may be under way.
+    /// In the order they were written, none of a mean of checkpoints; those of steps behind the last checkpoint too: the run may be under way.
     pub records: Vec<Record>,
     /// When its metrics were last written to.
     pub modified: Option<SystemTime>,
@@ -263,9 +264,15 @@ pub fn read(folder: &Path) -> Result<Run, String> {
     }
     let path = folder.join(METRICS);
     let unread = |e| format!("{METRICS}: {e}");
-    let file = input::open(&path).map_err(unread)?;
-    let modified = file.metadata().and_then(|m| m.modified()).ok();
-    let text = input::all(file, most::METRICS).map_err(unread)?;
+    let (modified, text) = match input::open(&path) {
+        Ok(file) => {
+            let modified = file.metadata().and_then(|m| m.modified()).ok();
+            (modified, input::all(file, most::METRICS).map_err(unread)?)
+        }
+        // A mean of checkpoints has trained nothing.
+        Err(e) if e.kind() == ErrorKind::NotFound && progress.mean_of > 0 => (None, Vec::new()),
+        Err(e) => return Err(unread(e)),
+    };
     let manifest = artifact.manifest();
     if manifest.train.is_none() {
         return Err("its artifact has no train block".into());

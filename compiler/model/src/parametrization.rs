@@ -296,7 +296,8 @@ fn unfit(
         [first, ..] => {
             let d = refused(format!("`{name}` knows outputs with one matrix"));
             let label = format!("`{}` is not the last one", first.path);
-            return Some(d.also(spec.output.span, label));
+            let help = "a rule for rates at other sizes is for models with one output and `logits`: leave one of the two out";
+            return Some(d.also(spec.output.span, label).help(help));
         }
     }
     match rule {

@@ -384,7 +384,7 @@ pub fn expect<'e>(
 }
 
 /// A call of one of several names.
-fn one_of<'e>(
+pub fn one_of<'e>(
     e: &'e Expr,
     names: &[&str],
     later: &[&str],

@@ -29,7 +29,7 @@ use super::groups;
 use super::lora;
 use super::loss::{self, Objective, Of};
 use super::parametrization::{self, Parametrization};
-use super::part::{expect, incompatible};
+use super::part::{expect, incompatible, one_of};
 use super::settings;
 use super::sources::{Ends, NamedTokenizer, SOURCES, Tokenized};
 use crate::codes;
@@ -532,8 +532,12 @@ fn memory(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Memory> {
     if name_of(e).is_some_and(|n| n.name == "store") {
         return Some(Memory::Store);
     }
-    let later = ["online"];
-    let mut args = expect(e, "revolve", &later, "memory revolve(slots: 6)", sink)?;
+    let (known, later) = (["store", "revolve", "budget"], ["online"]);
+    let mut args = one_of(e, &known, &later, "memory budget(4 GiB)", sink)?;
+    if args.callee.name == "store" {
+        args.finish(&[], sink);
+        return Some(Memory::Store);
+    }
     let slots = args
         .required("slots", sink)
         .and_then(|e| report(whole(e, &Scope::new(), 1, MAX_SLOTS), sink));

@@ -27,7 +27,7 @@ pub fn json(c: &Cost) -> Value {
         json!({
             "policy": p.memory.to_string(), "activation_bytes": p.activations, "replayed_steps": p.replayed,
             "again_flops_per_token": per_token(p.again),
-            "training_flops_per_token": per_token(p.training), "own": p.memory == c.own,
+            "training_flops_per_token": per_token(p.training) / c.batch as f64, "own": p.memory == c.own,
         })
     };
     let capacity = |m: &Capacity| json!({ "router": m.router, "tokens": m.tokens, "experts": m.experts, "top_k": m.top_k });

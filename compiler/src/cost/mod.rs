@@ -28,9 +28,9 @@ use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ops::Add;
 
-/// All numbers of a model. Operations are those of one sequence of `context` tokens, beside a source of `source` where there is one, or of one image of as many patches.
+/// All numbers of a model. Operations are those of one sequence of `context` tokens, beside a source of `source` where there is one, or of one image of as many patches;
+/// in training with its share of what is made of parameters once for a micro-batch, as the sum of a matrix and its low-rank change is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     pub context: u64,
@@ -116,7 +116,7 @@ pub struct UnderPolicy {
     pub replayed: u64,
     /// What is computed again, of a sequence.
     pub again: Operations,
-    /// A training step, of a sequence; where numbers of steps are drawn, in the mean over all draws.
+    /// Forward and backward pass of a whole micro-batch, with what is computed again; where numbers of steps are drawn, in the mean over all draws.
     pub training: Operations,
 }
 
@@ -151,6 +151,10 @@ impl Cost {
             Unit::Patch | Unit::Pixel => of.flops() as f64,
             Unit::Token | Unit::Vector => self.per_token(of),
         }
+    }
+    /// Forward and backward pass of a micro-batch, with what the model's own policy computes again.
+    pub fn training(&self) -> Operations {
+        self.chosen().map(|p| p.training).unwrap_or_default()
     }
     /// The model's own policy.
     pub fn chosen(&self) -> Option<&UnderPolicy> {
@@ -197,21 +201,27 @@ fn counted(
     };
     let sequence = Bindings::new(1, built.config.context).beside(built.config.source);
     let evolves = &built.summary.evolves;
-    let count = |g: &Graph, part: Part, even: bool| counted_of(built, g, part, even);
     let draws = Draw::all(&built.depths);
+    let count = |g: &Graph, part: Part, even: bool| {
+        of_batch(built, g, (&[], even), &[part]).shared_by(built.batch)
+    };
     let counted = |g: &Graph, part: Part| count(g, part, false);
     // Where tokens choose once the model is trained, any of them may take any step.
     let later = built.decode.is_some();
     let prefill = |g: &Graph, even: bool| {
         let wanted = |s: &Site| Part::of(s) == Part::Forward;
-        operations::count_shares(g, sequence, wanted, |s| {
-            match taking(evolves, s, sequence.seq, even) {
-                _ if later && !even => RowShare::ALL,
-                share => share,
-            }
-        })
+        let share = |s: &Site| match taking(evolves, s, sequence.seq, even) {
+            _ if later && !even => RowShare::ALL,
+            share => share,
+        };
+        match later {
+            // What is made of parameters alone was made before.
+            true => operations::count_varying(g, sequence, wanted, share),
+            false => operations::count_shares(g, sequence, wanted, share),
+        }
     };
-    let mean = |g: &Graph, parts: &[Part]| mean_of(built, g, &draws, parts);
+    let mean =
+        |part: Part, g: &Graph| of_batch(built, g, (&draws, false), &[part]).shared_by(built.batch);
     let made = |entry, graph: &Graph| match passed.get(entry, policy) {
         Some(graph) => Ok(Cow::Borrowed(graph)),
         None => run_graph_passes(graph, policy).map(Cow::Owned),
@@ -262,10 +272,7 @@ fn counted(
                 Memory::Revolve { slots } => replays(summary.steps, slots),
             },
             again,
-            training: match draws.is_empty() {
-                true => forward + backward + again,
-                false => mean(&graph, &Part::ALL),
-            },
+            training: of_batch(built, &graph, (&draws, false), &Part::ALL),
         });
     }
     let chosen = evolves.iter().any(|e| e.routed == Some(Routing::Tokens));
@@ -292,8 +299,8 @@ fn counted(
         prefill: prefill(&alone, false),
         even,
         drawn: (!draws.is_empty()).then(|| Drawn {
-            forward: mean(&stored, &[Part::Forward]),
-            backward: mean(&stored, &[Part::Backward]),
+            forward: mean(Part::Forward, &stored),
+            backward: mean(Part::Backward, &stored),
         }),
         decode,
         policies,
@@ -306,7 +313,9 @@ fn counted(
 /// Operations of training, for which no memory is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Training {
-    /// Of the forward pass of a sequence of `context` tokens, or of an image; where numbers of steps are drawn, in the mean over all draws.
+    /// Sequences of a micro-batch.
+    pub batch: u64,
+    /// Of the forward pass of a micro-batch of sequences of `context` tokens, or of images; where numbers of steps are drawn, in the mean over all draws.
     pub forward: Operations,
     /// Of its forward and backward pass, with what the model's own memory policy computes again, in the same mean.
     pub whole: Operations,
@@ -330,13 +339,7 @@ pub fn training(built: &Built) -> Result<Training, AssembleError> {
     };
     let graph = run_graph_passes(&built.grad, policy)?;
     let draws = Draw::all(&built.depths);
-    let counted = |parts: &[Part]| match draws.is_empty() {
-        true => {
-            let each = parts.iter().map(|p| counted_of(built, &graph, *p, false));
-            each.fold(Operations::default(), Operations::add)
-        }
-        false => mean_of(built, &graph, &draws, parts),
-    };
+    let counted = |parts: &[Part]| of_batch(built, &graph, (&draws, false), parts);
     let last = |graph: &Graph| -> Result<Operations, AssembleError> {
         let graph = run_graph_passes(graph, policy)?;
         Ok(decode(&graph, built.config.context, built.real()).last)
@@ -344,6 +347,7 @@ pub fn training(built: &Built) -> Result<Training, AssembleError> {
     let summary = &built.summary;
     let routed = summary.evolves.iter().any(|e| e.routed.is_some());
     Ok(Training {
+        batch: built.batch,
         forward: counted(&[Part::Forward]),
         whole: counted(&Part::ALL),
         decode: built.decode.as_ref().map(last).transpose()?,
@@ -361,24 +365,20 @@ fn decides(built: &Built) -> bool {
     evolves.count() > drawn.count()
 }
 
-/// Operations of parts of a gradient, of one sequence, in the mean over all draws of numbers of steps.
-fn mean_of(built: &Built, g: &Graph, draws: &[Draw], parts: &[Part]) -> Operations {
-    let sequence = Bindings::new(1, built.config.context).beside(built.config.source);
-    let evolves = &built.summary.evolves;
+/// Operations of parts of a gradient, of a micro-batch, in the mean over all draws of numbers of steps; `even`: as [`taking`].
+fn of_batch(
+    built: &Built,
+    g: &Graph,
+    (draws, even): (&[Draw], bool),
+    parts: &[Part],
+) -> Operations {
+    let at = Bindings::new(built.batch, built.config.context).beside(built.config.source);
     let wanted = |s: &Site| parts.contains(&Part::of(s));
-    let share = |s: &Site| taking(evolves, s, sequence.seq, false);
-    let computed = drawn::computed(g, draws);
-    operations::count_mean(g, sequence, wanted, share, &computed)
-}
-
-/// Operations of a part of a gradient, of one sequence.
-fn counted_of(built: &Built, g: &Graph, part: Part, even: bool) -> Operations {
-    let sequence = Bindings::new(1, built.config.context).beside(built.config.source);
-    let evolves = &built.summary.evolves;
-    let wanted = |s: &Site| Part::of(s) == part;
-    operations::count_shares(g, sequence, wanted, |s| {
-        taking(evolves, s, sequence.seq, even)
-    })
+    let share = |s: &Site| taking(&built.summary.evolves, s, at.seq, even);
+    match draws {
+        [] => operations::count_shares(g, at, wanted, share),
+        draws => operations::count_mean(g, at, wanted, share, &drawn::computed(g, draws)),
+    }
 }
 
 /// The tokens of a text that take a routed step. Where tokens choose, the most; if they use all numbers of steps `even`ly, of M tokens
@@ -442,7 +442,10 @@ impl Part {
 }
 
 fn decode(graph: &Graph, context: u64, real: DType) -> Decode {
-    let after = |past| operations::count_varying(graph, Bindings::new(1, 1).after(past));
+    let after = |past| {
+        let at = Bindings::new(1, 1).after(past);
+        operations::count_varying(graph, at, |_| true, |_| RowShare::ALL)
+    };
     let (mut bytes_per_token, mut carried_bytes) = (0, 0);
     for (_, n) in graph.nodes() {
         let each = dtype(&n.types[0], real).bytes();

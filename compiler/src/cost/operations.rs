@@ -31,6 +31,18 @@ impl Operations {
     }
 }
 
+impl Operations {
+    /// The share of one of so many, rounded.
+    pub fn shared_by(self, many: u64) -> Operations {
+        let of = |n: u64| (n / many) + (2 * (n % many)) / many;
+        Operations {
+            contractions: of(self.contractions),
+            attention: of(self.attention),
+            recurrences: of(self.recurrences),
+        }
+    }
+}
+
 impl Add for Operations {
     type Output = Operations;
     fn add(self, other: Operations) -> Operations {
@@ -125,8 +137,13 @@ fn grouped(op: &OpKind, [rows, each]: [u64; 2], at: Bindings, share: RowShare) -
     }))
 }
 
-/// The multiply-adds of a graph's live nodes that depend on more than parameters.
-pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
+/// The multiply-adds of [`count_shares`] of nodes that depend on more than parameters.
+pub fn count_varying(
+    graph: &Graph,
+    at: Bindings,
+    wanted: impl Fn(&Site) -> bool,
+    share: impl Fn(&Site) -> RowShare,
+) -> Operations {
     let mut constant: Vec<bool> = Vec::new();
     for (_, node) in graph.nodes() {
         let of_constants = || node.operands.iter().all(|v| constant[v.node as usize]);
@@ -135,12 +152,8 @@ pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
             _ => of_constants(),
         });
     }
-    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
-    let nodes = graph.nodes();
-    let nodes = nodes.filter(|(n, _)| live[*n as usize] && !constant[*n as usize]);
-    nodes.fold(Operations::default(), |sum, (_, node)| {
-        sum + of(graph, node, at, RowShare::ALL)
-    })
+    let varying = each(graph, at, wanted, share).filter(|(n, _)| !constant[*n as usize]);
+    varying.fold(Operations::default(), |sum, (_, one)| sum + one)
 }
 
 /// The same where only some tokens take part, in attention that leaves the others out.

@@ -184,7 +184,10 @@ pub fn write(page: &mut Page, c: &Cost) {
             Cell::left(format!("{}{own}", p.memory)),
             Cell::right(p.activations.map_or("above 1 TiB".to_string(), bytes)),
             Cell::right(thousands(p.replayed)),
-            Cell::right(format!("{most}{}", per(p.training))),
+            Cell::right(format!(
+                "{most}{}",
+                flops(c.per_unit(p.training) / c.batch as f64)
+            )),
         ]);
     }
     page.table(&table);

@@ -308,11 +308,7 @@ fn check(name: &str, train: &str) -> Cost {
         times(batch, c.backward),
         "{name}: backward"
     );
-    assert_eq!(
-        sum(&grad, |_| true),
-        times(batch, own.training),
-        "{name}: training"
-    );
+    assert_eq!(sum(&grad, |_| true), own.training, "{name}: training");
     assert_eq!(
         own.activations,
         Some(high_water(&m, "grad")),
@@ -368,7 +364,7 @@ fn costs_of_drawn_numbers_of_steps_are_what_the_program_does() {
     const MOST: u64 = 12;
     for train in ["", "  memory revolve(slots: 3)\n"] {
         let (built, m, c) = built_small("recurrent_depth", train);
-        let (mut x, at) = (Counted::new(&m), Bindings::new(1, CONTEXT));
+        let (mut x, at) = (Counted::new(&m), Bindings::new(c.batch, CONTEXT));
         let policy = Policy {
             precision: Precision::F32,
             memory: c.own,
@@ -392,7 +388,7 @@ fn costs_of_drawn_numbers_of_steps_are_what_the_program_does() {
         let own = c.chosen().unwrap();
         let most = c.forward + c.backward + own.again;
         // Of the most steps that are computed, only the last four are differentiated.
-        assert!(each[MOST as usize - 1].flops() < most.flops());
+        assert!(each[MOST as usize - 1].flops() < c.batch * most.flops());
         let above = exceeding(4, MOST - 1);
         let chance = |n: usize| above[n - 1] - above.get(n).copied().unwrap_or(0.0);
         let mean: f64 = (1..=MOST as usize)
@@ -405,6 +401,27 @@ fn costs_of_drawn_numbers_of_steps_are_what_the_program_does() {
         assert!(drawn.backward.flops() < c.backward.flops());
         assert!(!c.at_most());
     }
+}
+
+/// Matrices that are made of parameters and a time are made once for a micro-batch, and before a text is read.
+#[test]
+fn costs_of_what_is_made_of_parameters_are_those_of_a_micro_batch() {
+    let (_, m, c) = built_small("diffeqformer", "");
+    let mut x = Counted::new(&m);
+    let grad = x.run("grad", Bindings::new(c.batch, CONTEXT));
+    let all = sum(&grad, |_| true);
+    assert!(c.batch > 1);
+    assert_eq!(all, c.training());
+    let of_one = sum(&x.run("grad", Bindings::new(1, CONTEXT)), |_| true);
+    assert!(all.flops() < c.batch * of_one.flops());
+    let close = c.batch * (c.forward + c.backward).flops();
+    assert!(
+        close.abs_diff(all.flops()) <= 8 * c.batch,
+        "{close} {all:?}"
+    );
+    x.run("prepare", Bindings::new(1, CONTEXT));
+    let read = sum(&x.run("decode", Bindings::new(1, CONTEXT)), |_| true);
+    assert_eq!(read, c.prefill);
 }
 
 /// Images are counted whole, and the text says so.

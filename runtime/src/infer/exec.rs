@@ -218,7 +218,7 @@ fn described(io: &Io) -> (String, &'static str) {
     };
     let shape: Vec<String> = needed(io).iter().map(length).collect();
     let what = match (&io.shape[..], io.name.as_str()) {
-        ([Dim::Fixed(1)], noise::KEY) => ": the random key of dropout's masks",
+        ([Dim::Fixed(1)], noise::KEY) => ": the key of the random numbers that it draws",
         ([Dim::Fixed(1)], _) => ": the number of steps of the evolve",
         _ => "",
     };
