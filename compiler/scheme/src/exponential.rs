@@ -229,7 +229,10 @@ impl StageTracer<'_> {
         {
             return Some(leaf.clone());
         }
-        let message = format!("the field given for `{}` is not linear", field.name);
+        let message = format!(
+            "the exponential of the field given for `{}` is not known: it has more than a rate for each column",
+            field.name
+        );
         let d = Diagnostic::error(codes::LINEAR_FIELD, arg.span, message)
             .label("a field that is `decay` alone is expected")
             .also(field.span, "a function of it is applied here")
