@@ -4,7 +4,7 @@
 
 mod place;
 
-use place::{Place, TINY};
+use place::{Place, TINY, text};
 use std::os::unix::fs::symlink;
 
 fn says(place: &Place, args: &[&str], parts: &[&str]) -> String {
@@ -205,4 +205,23 @@ fn orders_with_weights_of_the_end_of_a_step_are_of_fields_without_time() {
     let without = "4 as computed, for fields that do not depend on time (";
     assert!(order(", at: right").contains(without));
     assert!(order("").contains("4 as computed ("));
+}
+
+/// What holds of a scheme is said where its claim does not.
+#[test]
+fn a_scheme_with_a_false_claim_is_analyzed() {
+    let place = Place::new();
+    let scheme = |name: &str, order: u8| {
+        format!(
+            "scheme {name}(F) {{ order {order}  step x {{ k = F(x)  return x + h*F(x + h/2*k) }} }}\n"
+        )
+    };
+    place.write("claims.ode", &(scheme("good", 2) + &scheme("wrong", 3)));
+    for name in ["wrong", "good"] {
+        let done = place.odec(&["analyze", "claims.ode", name]);
+        let (out, err) = (text(&done.stdout), text(&done.stderr));
+        assert_eq!(done.status.code(), Some(1));
+        assert_eq!(out.matches("order                2").count(), 1, "{out}");
+        assert!(err.contains("false-order"), "{err}");
+    }
 }

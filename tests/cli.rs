@@ -49,20 +49,6 @@ fn analyze_says_what_is_true_of_schemes_and_flows() {
     assert!(place.read("pictures/lie.tableau.svg").starts_with("<svg"));
     let picture = place.read("pictures/lie.convergence.svg");
     assert!(picture.contains("order 1, measured"), "{picture}");
-    // What holds of a scheme is said where its claim does not.
-    let scheme = |name: &str, order: u8| {
-        format!(
-            "scheme {name}(F) {{ order {order}  step x {{ k = F(x)  return x + h*F(x + h/2*k) }} }}\n"
-        )
-    };
-    place.write("claims.ode", &(scheme("good", 2) + &scheme("wrong", 3)));
-    for name in ["wrong", "good"] {
-        let done = place.odec(&["analyze", "claims.ode", name]);
-        let (out, err) = (text(&done.stdout), text(&done.stderr));
-        assert_eq!(done.status.code(), Some(1));
-        assert_eq!(out.matches("order                2").count(), 1, "{out}");
-        assert!(err.contains("false-order"), "{err}");
-    }
     let (code, said) = place.bad(&["analyze", "tiny.ode", "--lipschitz=-1/0"]);
     assert_eq!(code, 1);
     assert!(said.contains("not a positive number"), "{said}");

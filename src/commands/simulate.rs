@@ -124,10 +124,7 @@ fn facts(args: &cli::Simulate, built: &Built, paths: &Paths, found: &Found) {
     let mut page = Page::new(terminal::screen());
     page.title(
         &built.name,
-        &format!(
-            "{}, {steps}",
-            terminal::count(paths.points as usize, "point")
-        ),
+        &format!("{}, {steps}", terminal::count(paths.points, "point")),
     );
     page.fact("flow", &found.flows.join(", then "));
     page.fact("time", &format!("0 to {}", time(end)));

@@ -14,6 +14,7 @@ use super::opaque_field::alone;
 use super::pair_facts::{PairFacts, facts};
 use super::pair_start::steps_off;
 use super::report::{embedded, embedded_in, evaluations, modified_of, stability};
+use super::summary::axes;
 use crate::scheme::Coeff;
 use crate::scheme::flow::Flow;
 use crate::scheme::method::{
@@ -27,6 +28,7 @@ use odec_numerics::effective::Reached;
 use odec_numerics::multistep::Multistep;
 use odec_numerics::properties::{Kind, Properties};
 use odec_numerics::ssp::{Ssp, ssp};
+use odec_numerics::stability::Stability;
 use odec_numerics::symplectic::{Broken, Symplectic, symplectic};
 use odec_text::number::number;
 
@@ -362,11 +364,14 @@ fn reached(
     let own = Exact::int(found.order as i64);
     if !found.exactly {
         let least = format!("its {what} is at least {}", found.order);
-        return match (value - &own).is_negative() {
-            true => Ok(Found::False(least)),
-            false => Err(Found::Unknown(format!(
-                "{least}, and odec does not look further"
-            ))),
+        let unknown = format!("{least}, and odec does not look further");
+        return match value - &own {
+            more if more.is_negative() => Ok(Found::False(least)),
+            more if more.is_zero() => Ok(match s.of_equation(|_| None) {
+                Found::True(Some(of)) => Found::True(Some(format!("{of}; {unknown}"))),
+                _ => Found::True(Some(unknown)),
+            }),
+            _ => Err(Found::Unknown(unknown)),
         };
     }
     Ok(match counted(value, found.order, &format!("{what} ")) {
@@ -419,8 +424,25 @@ fn monotone(value: &Exact, s: &Subject) -> Decided {
     Ok(Found::False(format!("its SSP coefficient is {actual}")))
 }
 
+/// What is true of a stability function that is not damped.
+fn undamped(s: &Stability) -> String {
+    if s.a_stable == Some(true) {
+        return "it is A-stable, and R(∞) is not 0".into();
+    }
+    let mut on_axes = Vec::new();
+    axes(&s.real, &s.imaginary_squared, &mut on_axes);
+    match on_axes.is_empty() {
+        true => "|R(z)| > 1 somewhere in the left half-plane".into(),
+        false => format!(
+            "|R(z)| > 1 somewhere in the left half-plane; |R| ≤ 1 on the axes: {}",
+            on_axes.join(", ")
+        ),
+    }
+}
+
 fn damped(name: &str, s: &Subject) -> Decided {
     let a = name == "A_stable";
+    let mut instead = None;
     let is = match (&s.multistep, s.history()) {
         (Some(m), _) if a => m.facts().a_stable,
         (Some(m), _) => m.l_stable(),
@@ -433,6 +455,7 @@ fn damped(name: &str, s: &Subject) -> Decided {
         (None, None) => {
             let located = s.located.as_ref().filter(|_| s.implicit.is_none());
             let stability = stability(s.of_one_field()?, located).ok_or_else(undecided)?;
+            instead = Some(undamped(&stability));
             match a {
                 true => stability.a_stable,
                 false => stability.l_stable,
@@ -441,7 +464,9 @@ fn damped(name: &str, s: &Subject) -> Decided {
     };
     Ok(match is.ok_or_else(undecided)? {
         true => s.of_equation(Subject::iterated),
-        false => Found::False(format!("it is not {}", name.replace('_', "-"))),
+        false => {
+            Found::False(instead.unwrap_or_else(|| format!("it is not {}", name.replace('_', "-"))))
+        }
     })
 }
 

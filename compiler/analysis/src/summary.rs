@@ -179,7 +179,12 @@ fn zero_stable(is: Option<bool>, said: &mut Vec<String>) {
 
 /// How far the axes are stable: `real -2.785`, `imaginary ±2.828`; nothing of an axis that is unstable at once, or after what
 /// decimals in coefficients leave.
-fn axes(real: &Option<Extent>, imaginary_squared: &Option<Extent>, said: &mut Vec<String>) {
+/// How far |R| ≤ 1 on the axes: `real -2.785`, `imaginary ±2.828`.
+pub(super) fn axes(
+    real: &Option<Extent>,
+    imaginary_squared: &Option<Extent>,
+    said: &mut Vec<String>,
+) {
     let axis = |extent: &Option<Extent>, squared: bool, name: &str, sign: &str| match extent {
         Some(Extent::Infinite) => Some(format!("{name} unbounded")),
         Some(Extent::Until { hi, .. }) => Some(end(hi, squared))

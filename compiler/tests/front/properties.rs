@@ -46,8 +46,12 @@ fn what_is_known_is_proved() {
 fn what_is_not_is_refused() {
     for (name, claim, why) in [
         ("rk4", "stages 2", "it has 4"),
-        ("gauss4", "L_stable", "it is not L-stable"),
-        ("rk4", "A_stable", "it is not A-stable"),
+        ("gauss4", "L_stable", "it is A-stable, and R(∞) is not 0"),
+        (
+            "rk4",
+            "A_stable",
+            "|R| ≤ 1 on the axes: real -2.785, imaginary ±2.828",
+        ),
         ("gauss4", "explicit", "it is FIRK"),
         ("ssp33", "ssp 2", "its SSP coefficient is 1"),
         ("heun", "embedded order 1", "it has no embedded partner"),
