@@ -36,6 +36,8 @@ pub struct Entry {
     pub proved: Option<usize>,
     /// Why nothing is proved.
     pub why: Option<String>,
+    /// Why there is no system to measure its order on.
+    pub unmeasured: Option<String>,
     /// Of a method for x'' = F(x): the number of F among its fields in the order of their names.
     pub force: Option<usize>,
     pub flow: Rc<Flow>,
@@ -86,13 +88,10 @@ pub fn entry(i: &Instance, library: Library) -> Result<Entry, String> {
     let pair = pair_facts::facts(&flow);
     let force = pair.as_ref().and_then(|f| force(i, &f.pair));
     let order = match &pair {
-        Some(f) => f
-            .state
-            .filter(|_| force.is_some())
-            .ok_or_else(|| Unsupported {
-                span: flow.span,
-                why: format!("it is a method for {}", f.pair.equation()),
-            }),
+        Some(f) => f.state.ok_or_else(|| Unsupported {
+            span: flow.span,
+            why: format!("it is a method for {}", f.pair.equation()),
+        }),
         None => order.map(|found| found.order),
     };
     let proved = order.as_ref().ok().copied().filter(|p| *p > 0);
@@ -111,6 +110,9 @@ pub fn entry(i: &Instance, library: Library) -> Result<Entry, String> {
         claimed: i.scheme.claims.first().map(|c| c.text.clone()),
         proved,
         why: order.err().map(|b| b.why),
+        unmeasured: pair
+            .filter(|_| force.is_none())
+            .map(|f| format!("methods for {} are not measured", f.pair.equation())),
         force,
         flow: Rc::new(flow),
     })
@@ -130,6 +132,7 @@ impl Entry {
         match (self.proved, &self.why) {
             (None, Some(why)) => Some(format!("no order is proved: {why}")),
             (None, None) => Some("its order is 0".into()),
+            (Some(_), _) if self.unmeasured.is_some() => self.unmeasured.clone(),
             (Some(p), _) if self.graded().is_none() => Some(format!(
                 "orders of more than {MAX_GRADED} are not measured, and its order is {p}"
             )),

@@ -75,7 +75,8 @@ impl Entry {
 
     /// The system on which errors have no terms after the first, where there is one; of methods for x'' = F(x) the general one.
     pub fn graded(&self) -> Option<Problem> {
-        let p = self.proved.filter(|p| *p <= MAX_GRADED)?;
+        let measurable = |p: &usize| *p <= MAX_GRADED && self.unmeasured.is_none();
+        let p = self.proved.filter(measurable)?;
         Some(match self.force {
             Some(force) => Problem::Second { force },
             None => Problem::Graded(p + 1),

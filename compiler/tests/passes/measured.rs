@@ -109,6 +109,19 @@ fn methods_of_few_iterations_have_the_order_that_is_proved() {
     }
 }
 
+/// Ruth's third method on positions and momenta: there is no system of two such fields, and its order is proved all the same.
+#[test]
+fn what_is_not_measured_is_proved() {
+    let text = "scheme own(A, B, P) { start { p = P(x) } step x {
+        p1 = p[-1] + h*7/24*B(x);  y = x + h*2/3*A(p1)
+        p2 = p1 + h*3/4*B(y);  z = y - h*2/3*A(p2)
+        p = p2 - h/24*B(z);  return z + h*A(p) } }";
+    let e = &of_text("own.ode", text, shipped::library()).unwrap()[0];
+    assert_eq!((e.proved, e.graded()), (Some(3), None));
+    let why = e.unmeasured().unwrap();
+    assert!(why.contains("x' = A(p)"), "{why}");
+}
+
 /// A field sees the time that `at:` says and not that of its argument; beside values of earlier steps too.
 #[test]
 fn a_wrong_time_is_measured() {
