@@ -73,7 +73,11 @@ fn paths(args: &cli::Check) -> Done {
         let kinds = all.iter().map(|s| s.kind.name().len()).max().unwrap_or(0);
         for s in &all {
             let value = match (&s.value, s.given) {
-                (Some(value), true) => value.clone(),
+                // A call may be written on several lines.
+                (Some(value), true) => {
+                    let lines: Vec<&str> = value.lines().map(str::trim).collect();
+                    lines.join(" ")
+                }
                 (Some(value), false) => format!("{value} (by default)"),
                 (None, _) => "(not set)".to_string(),
             };
