@@ -56,6 +56,10 @@ pub enum DataError {
     )]
     Missing { path: String },
     #[error(
+        "{path} is no text: its name ends as those of {kind} do; give a text, a .jsonl file, or tokens in a .bin"
+    )]
+    NamedOtherwise { path: String, kind: &'static str },
+    #[error(
         "there are no images at {path}; name your own with --data (`make mnist` in odec's source tree fetches data/mnist.npz)"
     )]
     NoImagesAt { path: String },

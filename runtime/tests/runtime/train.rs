@@ -555,6 +555,15 @@ fn what_cannot_be_trained_is_refused_in_words() {
             ..s.clone()
         },
     ));
+    fs::write(p.at("vectors.npz"), "PK".repeat(500)).unwrap();
+    fail(train(
+        &p.artifact,
+        &p.at("b"),
+        &Settings {
+            data: vec![p.at("vectors.npz")],
+            ..s.clone()
+        },
+    ));
     fs::write(p.at("short.txt"), "abc").unwrap();
     fail(train(
         &p.artifact,

@@ -1,6 +1,6 @@
 //! Texts whose bytes are the tokens: read as they are, when they are asked for.
 
-use super::{DataSource, corpus, files, fit};
+use super::{DataSource, corpus, fit, texts};
 use crate::data::dataset::Dataset;
 use crate::data::identity::Identity;
 use crate::data::tokens::{Tokens, Width};
@@ -25,7 +25,7 @@ impl DataSource for Bytes {
 /// The bytes of all files.
 pub fn tokens(s: &Source, vocab: u64) -> Result<(Vec<Identity>, Tokens), DataError> {
     fit(s, vocab)?;
-    let (files, known) = files(s)?;
+    let (files, known) = texts(s)?;
     let mut tokens = Tokens::default();
     for f in files {
         tokens.add(f, 0, Width::Byte)?;

@@ -94,6 +94,29 @@ pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
     }
 }
 
+/// Files that hold no text, by the ends of their names: a model of bytes would be trained on them without a word.
+const NO_TEXTS: [(&str, &[&str]); 4] = [
+    ("arrays and tensors", &["npy", "npz", "safetensors", "pt"]),
+    ("tables", &["parquet", "arrow"]),
+    ("compressed files", &["gz", "zip", "bz2", "xz", "zst"]),
+    ("pictures", &["png", "jpg", "jpeg"]),
+];
+
+/// Opens files of text.
+fn texts(s: &Source) -> Result<(Vec<DataFile>, Vec<Identity>), DataError> {
+    for path in s.data.files.iter().map(Path::new) {
+        let end = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .unwrap_or_default();
+        if let Some((kind, _)) = NO_TEXTS.iter().find(|(_, ends)| ends.contains(&end)) {
+            let path = path.shown();
+            return Err(DataError::NamedOtherwise { path, kind });
+        }
+    }
+    files(s)
+}
+
 /// Whether a file of this name holds tokens.
 fn is_bin(file: &Path) -> bool {
     file.extension().is_some_and(|e| e == "bin")

@@ -1,6 +1,6 @@
 //! Texts that a tokenizer reads, or a text per line of JSON: made into a token file once, which is kept.
 
-use super::{DataSource, corpus, files, fit};
+use super::{DataSource, corpus, fit, texts};
 use crate::data::dataset::Dataset;
 use crate::data::identity::Identity;
 use crate::data::token_cache as cache;
@@ -26,7 +26,7 @@ pub fn tokens(
     reading: Reading,
 ) -> Result<(Vec<Identity>, Tokens), DataError> {
     fit(s, vocab)?;
-    let (files, known) = files(s)?;
+    let (files, known) = texts(s)?;
     let texts = Texts {
         files: &files,
         reading,
