@@ -2,8 +2,10 @@
 
 use crate::common::{compile_text, model};
 use crate::reference::{check_gradients, check_values, feeds, ffn, sum};
+use odec_compiler::analysis::claims::WITHOUT_TIME;
 use odec_compiler::analysis::learned::{Learning, learning};
 use odec_compiler::analysis::{json, report, text};
+use odec_compiler::codes;
 use odec_compiler::scheme::Coeff;
 use odec_library::shipped;
 use odec_numerics::manifold::Shape;
@@ -188,4 +190,25 @@ fn what_cannot_be_kept() {
         shown += "\n";
     }
     insta::assert_snapshot!(shown);
+}
+
+/// The time of an evaluation stays where its argument moves with a learned coefficient: an order that is kept is then one for fields without time.
+#[test]
+fn an_order_is_kept_for_fields_without_time_where_arguments_move() {
+    let fields = "field timed = concat(id, time) |> linear(width)\n";
+    let said = |flow: &str| {
+        let outcome = compile_text(&format!("{KEPT}{fields}{}", model(flow, 6, "h = 1/6")));
+        let about = outcome.messages.iter();
+        let warned = about.filter(|d| d.code == codes::UNPROVED_CLAIM).count();
+        let claims = &outcome.checked().claims;
+        let name = flow.split('(').next().unwrap();
+        let kept = claims
+            .iter()
+            .find(|c| c.scheme == name && c.claim.starts_with("keep"));
+        (warned, kept.unwrap().note.contains(WITHOUT_TIME))
+    };
+    // The nodes of a tableau are sums of learned numbers, those of `past` are 0 and 1.
+    assert_eq!(said("two(timed)"), (1, true));
+    assert_eq!(said("two(ffn)"), (0, true));
+    assert_eq!(said("past(timed)"), (0, false));
 }
