@@ -5,7 +5,7 @@
 //! anew in each run. A field sees the time that the method evaluates it at, as those of models do, where it is known. Fields of second order
 //! and linear ones see the time of the state. The caller runs it.
 
-use super::problem::{Matrix, Problem, T, WIDTH};
+use super::problem::{Matrix, ONE, Problem, T, WIDTH};
 use crate::model::BuildError;
 use crate::model::coefficient::Coefficients;
 use crate::model::step::{Evaluation, Fields, Function, Kept, Place};
@@ -15,7 +15,7 @@ use crate::scheme::run::Grid;
 use crate::scheme::stage::{Derived, Phase, StageProgram};
 use crate::scheme::unroll::{Unrolled, unroll};
 use crate::scheme::{Coeff, Flow, StageInstr};
-use odec_graph::ops::{Concat, Exp, Input, Mul, Parameter, Shift, Slice};
+use odec_graph::ops::{Concat, Exp, Input, Mul, Parameter, Slice};
 use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, nn};
 use odec_numerics::exponential::sums::over_factorial;
 use odec_program::Bindings;
@@ -203,7 +203,8 @@ impl System<'_> {
         nn::linear(b, x, m)
     }
 
-    /// An argument whose time is that of the evaluation.
+    /// An argument whose time is that of the evaluation: the time at the start, and as much of the column that is 1. So a distance is a coefficient,
+    /// which a launch is given, and not a number in a kernel.
     fn at_time(&self, b: &mut Builder, x: Value, when: &Coeff) -> Result<Value, BuildError> {
         let missing = || BuildError::Missing(format!("the time {when}"));
         let ahead = when.sub(&Coeff::symbol("t")).map_err(|_| missing())?;
@@ -217,7 +218,10 @@ impl System<'_> {
         let begin = slice(b, self.start, t, 1)?;
         let time = match by.is_zero() {
             true => begin,
-            false => b.push1(Shift { by }, &[begin])?,
+            false => {
+                let one = slice(b, self.start, ONE as u64, 1)?;
+                nn::combine(b, &[(Exact::one(), begin), (by, one)])?
+            }
         };
         let (left, right) = (slice(b, x, 0, t)?, slice(b, x, t + 1, width - t - 1)?);
         Ok(b.push1(Concat, &[left, time, right])?)

@@ -45,7 +45,8 @@ pub const WIDTH: usize = 16;
 pub const MAX_GRADED: usize = MAX_WEIGHT - 1;
 /// The most weights that there are columns for, beside the constant and the time.
 const MAX_WEIGHT: usize = WIDTH - 2;
-const ONE: usize = 0;
+/// What is 1 in all problems whose time is that of evaluations.
+pub(super) const ONE: usize = 0;
 /// Time, in all problems.
 pub(super) const T: usize = 1;
 const A: usize = 2;
