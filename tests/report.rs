@@ -195,6 +195,34 @@ fn two_runs_are_compared_at_equal_steps() {
     assert!(said.contains("the run has no checkpoint yet"), "{said}");
 }
 
+/// What `odec diff` calls a setting is what `--set` takes, in the file that says it.
+#[test]
+fn settings_that_differ_have_the_paths_of_set() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "first"]);
+    let tune = "tune lora(rank: 2);  from \"first\";  schedule wsd(warmup: 3, decay: 4)\n";
+    let at = TINY.rfind('}').expect("a train block");
+    let tuned = format!("{}{tune}}}\n", &TINY[..at]);
+    place.write("tuned.ode", &tuned);
+    let set = ["--set", "train.lr=0.5", "--steps", "3"];
+    place.good(&[&["train", "tuned.ode", "--out", "second"][..], &set].concat());
+    let d = json(&place, &["diff", "first", "second", "--json"]);
+    let all = d["settings"].as_array().expect("a list");
+    let name = |v: &Value| v["name"].as_str().expect("a name").to_string();
+    let names: Vec<String> = all.iter().map(name).collect();
+    for needed in ["train.rank", "train.tune", "train.lr", "train.steps"] {
+        assert!(names.iter().any(|n| n == needed), "{needed}: {names:?}");
+    }
+    for v in all {
+        for (run, file) in [("a", "tiny.ode"), ("b", "tuned.ode")] {
+            if let Some(value) = v[run].as_str() {
+                let set = format!("{}={value}", name(v));
+                place.good(&["check", file, "--paths", "--set", &set]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_page_shows_runs_and_runs_nothing_of_theirs() {
     let place = runs();

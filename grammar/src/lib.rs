@@ -24,6 +24,7 @@ mod scan;
 mod set;
 mod tree;
 mod words;
+mod written;
 
 pub use dump::{dump, dump_expr};
 pub use format::format;

@@ -21,6 +21,7 @@ use crate::nearest;
 use crate::parse::{parse, parse_value};
 use crate::paths::visit;
 use crate::span::{Sources, Span};
+use crate::written::{excerpt, without_labels, written};
 use odec_library::Library;
 use std::collections::HashSet;
 
@@ -182,8 +183,12 @@ fn is_number(e: &Expr) -> bool {
 pub struct Settable {
     pub path: String,
     pub kind: Kind,
+    /// The most exact path, the same in files where `path` would mean several values.
+    pub full: String,
     /// As the file says it, or the default of a scheme's parameter; `None` where there is neither.
     pub value: Option<String>,
+    /// The value without labelled arguments, which have paths of their own: `adamw` of `adamw(lr: 1e-3)`.
+    pub own: Option<String>,
     /// Whether the file says it.
     pub given: bool,
 }
@@ -194,15 +199,17 @@ pub fn settable(file: &mut File, sources: &Sources) -> Vec<Settable> {
     let mut values = Vec::new();
     visit(file, &mut |place, slot| {
         places.push((place.brief(), place.full()));
-        let value = written(sources.text(slot.span.source), slot.span);
-        values.push((Kind::of(slot), value));
+        let value = written(sources, slot);
+        values.push((Kind::of(slot), value, without_labels(sources, slot)));
     });
-    let said = known(&places).into_iter().zip(values);
+    let said = known(&places).into_iter().zip(&places).zip(values);
     let mut all: Vec<Settable> = said
-        .map(|(path, (kind, value))| Settable {
+        .map(|((path, (_, full)), (kind, value, own))| Settable {
             path,
+            full: full.clone(),
             kind,
             value,
+            own,
             given: true,
         })
         .collect();
@@ -216,8 +223,10 @@ pub fn settable(file: &mut File, sources: &Sources) -> Vec<Settable> {
             .all(|(brief, full)| *brief != path && *full != path)
         {
             all.push(Settable {
+                full: path.clone(),
                 path,
                 kind,
+                own: value.clone(),
                 value,
                 given: false,
             });
@@ -263,7 +272,7 @@ fn defaults(file: &mut File, sources: &Sources) -> Vec<(String, Kind, Option<Str
             if let ExprKind::Name(scheme) = &call.callee.kind {
                 for p in schemes.params(scheme).into_iter().flatten() {
                     let text = p.text.unwrap_or_else(|| sources.text(p.default.source));
-                    let value = written(text, p.default);
+                    let value = excerpt(text, p.default);
                     all.push((format!("{head}.{}", p.name), Kind::Number, value));
                 }
             }
@@ -477,12 +486,6 @@ impl Schemes {
         self.params(scheme)
             .is_none_or(|params| params.iter().any(|p| p.name == param))
     }
-}
-
-/// The value at a place.
-fn written(text: &str, span: Span) -> Option<String> {
-    let text = text.get(span.start as usize..span.end as usize);
-    text.map(String::from)
 }
 
 fn is_name(text: &str) -> bool {

@@ -298,3 +298,41 @@ fn groups_of_parameters_have_paths() {
         assert!(tree.contains(want), "{path}\n{tree}");
     }
 }
+
+/// A call has in its text what was set in it.
+#[test]
+fn a_value_is_shown_as_it_was_set() {
+    let text = "train {
+  optimizer adamw(lr: 1e-3, betas: (0.9, 0.95))
+  loss      token_loss + 0.1*balance(rate: 2)
+}
+";
+    let mut sources = Sources::with(shipped::library());
+    let source = sources.add("values.ode", text);
+    let (mut file, errors) = parse(source, text);
+    assert!(errors.is_empty(), "{errors:#?}");
+    let mut shown = |path: &str, value: &str| {
+        if !value.is_empty() {
+            set(&mut file, &mut sources, path, value).unwrap_or_else(|d| panic!("{path}: {d:?}"));
+        }
+        let all = settable(&mut file, &sources).into_iter();
+        let of = ["train.optimizer", "train.loss"];
+        let all = all.filter(|s| of.contains(&&s.path[..]));
+        all.map(|s| (s.value.unwrap(), s.own.unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
+    let loss = pair(
+        "token_loss + 0.1*balance(rate: 2)",
+        "token_loss + 0.1*balance",
+    );
+    let before = pair("adamw(lr: 1e-3, betas: (0.9, 0.95))", "adamw");
+    assert_eq!(shown("", ""), [before, loss]);
+    let after = pair("adamw(lr: 2e-4, betas: (0.9, 0.95))", "adamw");
+    let loss = pair(
+        "token_loss + 0.1*balance(rate: 7)",
+        "token_loss + 0.1*balance",
+    );
+    shown("train.lr", "2e-4");
+    assert_eq!(shown("train.rate", "7"), [after, loss]);
+}

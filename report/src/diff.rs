@@ -5,6 +5,7 @@
 
 use crate::facts::ModelFacts;
 use crate::runs::Run;
+use crate::settings;
 use crate::table::loss;
 use odec_compiler::text::number::{bytes, duration, flops, thousands};
 use odec_compiler::text::page::{Page, Screen};
@@ -73,7 +74,7 @@ pub fn diff(runs: [&Run; 2], models: [Option<&ModelFacts>; 2]) -> Diff {
     let names = runs.map(|r| r.folder.shown());
     Diff {
         source: unified(runs, &names),
-        settings: differing(runs.map(settings)),
+        settings: settings(runs),
         facts: differing([facts(a, models[0]), facts(b, models[1])]),
         data: differing(runs.map(data)),
         held_out: held_out(a, b),
@@ -145,32 +146,14 @@ fn leaves(v: &Value, at: &str, into: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The train block, the sizes of the model, and what `--set` replaced, with what the run made of them.
-pub fn settings(r: &Run) -> BTreeMap<String, String> {
-    let mut train = serde_json::to_value(&r.manifest.train).unwrap_or_default();
-    train["seed"] = json!(r.progress.seed);
-    train["steps"] = json!(r.progress.steps);
-    train["time_limit"] = json!(r.progress.time_limit);
-    // It has a section of its own.
-    train["data"] = Value::Null;
-    let set: serde_json::Map<String, Value> = r
-        .manifest
-        .settings
-        .iter()
-        .filter_map(|given| given.split_once('='))
-        .map(|(path, value)| (path.trim().to_string(), json!(value.trim())))
-        .collect();
-    let all = json!({ "train": train, "model": r.manifest.model, "set": set });
-    let mut found = BTreeMap::new();
-    leaves(&all, "", &mut found);
-    // What was set and is known by the same path is said once.
-    let said = |path: &String, found: &BTreeMap<String, String>| {
-        let resolved = path.strip_prefix("set.");
-        resolved.is_some_and(|path| found.contains_key(path))
-    };
-    let twice: Vec<String> = found.keys().filter(|p| said(p, &found)).cloned().collect();
-    twice.iter().for_each(|path| _ = found.remove(path));
-    found
+/// The settings that differ.
+fn settings(runs: [&Run; 2]) -> Vec<Differs> {
+    let all = settings::differing(&runs).into_iter();
+    let each = all.map(|s| Differs {
+        name: s.name,
+        values: [0, 1].map(|run| s.values[run].clone()),
+    });
+    each.collect()
 }
 
 fn data(r: &Run) -> BTreeMap<String, String> {

@@ -7,6 +7,7 @@
 //! runs       what the folder of a run says; runs that differ in their seed alone are of one kind, with one colour
 //! facts      what the compiler says of its model
 //! table      columns of `odec runs`
+//! settings   which settings differ, under the paths of `--set`
 //! diff       rows of `odec diff`
 //! page       sections of `odec report`, a function each
 //! curves     losses of several runs; what they are drawn against is a variant of `Against`
@@ -36,6 +37,7 @@ mod pareto;
 mod plot;
 pub mod runs;
 pub mod samples;
+mod settings;
 pub mod sparkline;
 mod states;
 pub mod table;

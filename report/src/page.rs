@@ -4,7 +4,6 @@
 //! curves. Everything that comes from files is escaped, and the page's policy (Content-Security-Policy) lets nothing run but the script below.
 
 use crate::curves::{Against, Drawn, losses};
-use crate::diff::settings;
 use crate::facts::{ModelFacts, Models};
 use crate::laws;
 use crate::learned;
@@ -13,6 +12,7 @@ use crate::pareto::{Cost, picture};
 use crate::plot::class;
 use crate::runs::{Found, Run, kinds};
 use crate::samples::{self, Samples};
+use crate::settings;
 use crate::states;
 use crate::table::{loss, seen, steps};
 use odec_compiler::analysis::report::Report;
@@ -484,30 +484,25 @@ fn followed(fits: &[Fit], n: usize, out: &mut String) {
 
 /// The settings that are not the same in all runs.
 fn differing(runs: &[Drawn], out: &mut String) {
-    let all: Vec<BTreeMap<String, String>> = runs.iter().map(|d| settings(d.run)).collect();
-    let names: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
-    let same = |name: &String| all.windows(2).all(|w| w[0].get(name) == w[1].get(name));
-    let names: Vec<&String> = names
-        .into_iter()
-        .filter(|n| !same(n))
-        .take(SETTINGS)
-        .collect();
-    if names.is_empty() {
+    let all: Vec<&Run> = runs.iter().map(|d| d.run).collect();
+    let mut found = settings::differing(&all);
+    found.truncate(SETTINGS);
+    if found.is_empty() {
         return;
     }
     *out += "<section>\n<h2>Settings that differ</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th class=\"word\" scope=\"col\">run</th>";
-    for name in &names {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", markup(name));
+    for s in &found {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", markup(&s.name));
     }
     *out += "</tr></thead>\n<tbody>\n";
-    for (d, settings) in runs.iter().zip(&all) {
+    for (n, d) in runs.iter().enumerate() {
         let _ = write!(
             out,
             "<tr><td class=\"word\">{}</td>",
             markup(d.run.called())
         );
-        for name in &names {
-            let value = settings.get(*name).map_or("–".into(), |v| markup(v));
+        for s in &found {
+            let value = s.values[n].as_ref().map_or("–".into(), |v| markup(v));
             let _ = write!(out, "<td>{value}</td>");
         }
         *out += "</tr>\n";
