@@ -3,7 +3,7 @@
 mod measure;
 mod trained;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use measure::{Bench, By, Compare, Profile, Replay, Timed};
 use odec_compiler::simulate::clusters::WITHIN;
@@ -42,6 +42,15 @@ impl Cli {
         let given = matches.and_then(|matches| Cli::from_arg_matches(&matches));
         given.unwrap_or_else(|e| e.exit())
     }
+}
+
+/// Ends a command whose arguments do not go together, as is known only when a run is read.
+pub fn misused(command: &str, message: String) -> ! {
+    let mut all = Cli::command();
+    all.build();
+    let mut one = all.find_subcommand(command).cloned().unwrap_or(all);
+    one.error(ErrorKind::MissingRequiredArgument, message)
+        .exit()
 }
 
 /// Commands that odec gives itself are not proposed to users.

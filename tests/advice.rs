@@ -85,6 +85,31 @@ fn links_to_nothing_are_said_to_be_such() {
     }
 }
 
+/// A run that continues texts is asked for a text, and for nothing that draws.
+#[test]
+fn a_run_on_texts_is_not_asked_how_to_draw() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+    for (args, useless) in [
+        (&["-o", "x.png"][..], "leave out --output;"),
+        (&["--class", "3"], "leave out --class;"),
+        (
+            &["--scheme", "rk4", "--steps", "3"],
+            "leave out --scheme, --steps;",
+        ),
+    ] {
+        let args = [&["generate", "run"], args].concat();
+        says(&place, &args, &["draws nothing", useless, "--prompt TEXT"]);
+    }
+    let said = says(&place, &["generate", "run"], &["--prompt TEXT"]);
+    assert!(!said.contains("--output"), "{said}");
+    for option in ["--class", "--errors", "--count"] {
+        let args = ["generate", "run", "--prompt", "a", option, "3"];
+        let said = says(&place, &args, &["cannot be used with", option]);
+        assert!(!said.contains("--output"), "{said}");
+    }
+}
+
 #[test]
 fn a_new_file_needs_a_name() {
     let place = Place::new();

@@ -408,6 +408,12 @@ fn what_cannot_be_drawn_is_said() {
     let guided = [&compare("rk4")[..], &["--guidance", "2"]].concat();
     refused("always", &guided, "label_token(classes: …, dropped: 10%)");
     refused("run", &["--prompt", "a"], "-o samples.png");
+    // `eval` has no `-o`: what draws is named.
+    let (code, said) = place.bad(&["eval", "run", "--weights", "int8"]);
+    assert!(
+        code == 1 && said.contains("leave it out") && said.contains("`odec generate RUN --scheme"),
+        "{said}"
+    );
     refused("told", &["--prompt", "a"], "tells classes");
     let [negative, none] = ["-1", "NaN"].map(|w| [&good[..], &["--guidance", w]].concat());
     for args in [
@@ -424,6 +430,21 @@ fn what_cannot_be_drawn_is_said() {
     ] {
         let (code, _) = place.bad(&[&["generate", "run"], args].concat());
         assert_eq!(code, 2, "{args:?}");
+    }
+    // What is missing is named, and nothing that is there or that another model needs.
+    for (args, missing) in [
+        (&["-o", "x.png"][..], "give --scheme SCHEME, --steps N too"),
+        (
+            &["--class", "1"],
+            "give --output FILE, --scheme SCHEME, --steps N too",
+        ),
+        (&["--errors", "rk4"], "give --output FILE too"),
+    ] {
+        let (_, said) = place.bad(&[&["generate", "run"], args].concat());
+        assert!(
+            said.contains(missing) && !said.contains("--prompt"),
+            "{args:?}: {said}"
+        );
     }
     assert!(!place.path().join("x.png").exists());
 }

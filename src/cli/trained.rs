@@ -59,46 +59,39 @@ pub struct Generate {
     #[arg(long)]
     pub no_ema: bool,
     /// The text to continue; several are read together, in one pass over the weights for a token of each
-    #[arg(
-        long,
-        value_name = "TEXT",
-        required_unless_present = "output",
-        conflicts_with = "output"
-    )]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["output", "scheme", "errors", "steps", "class", "guidance", "count", "classifier"])]
     pub prompt: Vec<String>,
     /// Continuations of each text, with the seeds --seed, --seed + 1, …
-    #[arg(long, value_name = "N", requires = "prompt", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", conflicts_with = "output", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub samples: u64,
     /// Of a model that moves noise to data: draw images into this PNG file, a row for each class, or sequences of vectors into FILE.npz or, as a picture, FILE.svg; with --errors, an SVG file
-    #[arg(short, long, value_name = "FILE", requires = "how")]
+    #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The explicit Runge–Kutta scheme of the library that integrates the model's velocity
-    #[arg(long, value_name = "SCHEME", requires_all = ["output", "steps"], group = "how")]
+    #[arg(long, value_name = "SCHEME", conflicts_with = "errors")]
     pub scheme: Option<String>,
     /// Instead of samples, draw how far each of these schemes is from many small steps, over step sizes and evaluations
     #[arg(
         long,
         value_name = "SCHEME,…",
         value_delimiter = ',',
-        requires = "output",
-        group = "how",
         conflicts_with = "classifier"
     )]
     pub errors: Vec<String>,
     /// Steps of the scheme from noise to data
-    #[arg(long, value_name = "N", requires = "scheme", conflicts_with = "errors", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", conflicts_with = "errors", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: Option<u64>,
     /// Only samples of this class
-    #[arg(long, value_name = "CLASS", requires = "output")]
+    #[arg(long, value_name = "CLASS")]
     pub class: Option<u64>,
-    /// How far samples are moved towards their class: w of v(x, t) + w (v(x, t, class) − v(x, t)); 1 is the velocity of the class itself
-    #[arg(long, value_name = "W", requires = "output", default_value_t = 1.0, allow_negative_numbers = true, value_parser = guidance)]
-    pub guidance: f64,
-    /// Images in a row; sequences of each class
-    #[arg(long, value_name = "N", requires = "output", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub count: u64,
+    /// How far samples are moved towards their class: w of v(x, t) + w (v(x, t, class) − v(x, t)); 1, the default, is the velocity of the class itself
+    #[arg(long, value_name = "W", allow_negative_numbers = true, value_parser = guidance)]
+    pub guidance: Option<f64>,
+    /// Images in a row; sequences of each class: 8 unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub count: Option<u64>,
     /// A run that tells the classes of such samples: print the share that it takes for the class asked for
-    #[arg(long, value_name = "RUN", requires = "output")]
+    #[arg(long, value_name = "RUN")]
     pub classifier: Option<PathBuf>,
     /// Read weights in integers of 8 or 4 bits, with a scale for each group of 32; parameters stay as they are
     #[arg(long, value_name = "int8|int4", conflicts_with = "output")]
@@ -126,6 +119,33 @@ pub struct Generate {
     pub seed: u64,
     #[command(flatten)]
     pub on: On,
+}
+
+impl Generate {
+    /// The options given that only a model which draws has a use for.
+    pub fn of_drawing(&self) -> Vec<&'static str> {
+        let all = [
+            ("--output", self.output.is_some()),
+            ("--scheme", self.scheme.is_some()),
+            ("--errors", !self.errors.is_empty()),
+            ("--steps", self.steps.is_some()),
+            ("--class", self.class.is_some()),
+            ("--guidance", self.guidance.is_some()),
+            ("--count", self.count.is_some()),
+            ("--classifier", self.classifier.is_some()),
+        ];
+        let given = all.into_iter().filter(|(_, given)| *given);
+        given.map(|(name, _)| name).collect()
+    }
+
+    pub fn guidance(&self) -> f64 {
+        self.guidance.unwrap_or(1.0)
+    }
+
+    /// Of each class.
+    pub fn count(&self) -> u64 {
+        self.count.unwrap_or(8)
+    }
 }
 
 #[derive(Args)]

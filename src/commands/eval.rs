@@ -31,7 +31,11 @@ pub fn run(args: &cli::Eval) -> Done {
     let mut in_int = match args.weights {
         None => None,
         Some(q) => {
-            let refused = |e| Failure::Input(format!("--weights {q}: {e}"));
+            let refused = |e| {
+                Failure::Input(format!(
+                    "--weights {q} is for models that continue texts, token by token; leave it out: {e}"
+                ))
+            };
             can_generate(&executor).map_err(refused)?;
             Some(quantized::executor(&mut executor, q, args.on.device)?)
         }

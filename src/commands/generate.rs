@@ -27,13 +27,27 @@ pub fn run(args: &cli::Generate) -> Done {
         quantized::fits_device(args.on.device, q)?;
     }
     let mut executor = trained(&args.run, args.on.device, args.on.trust, args.no_ema)?;
-    if let (Some(output), Some(scheme), Some(steps)) = (&args.output, &args.scheme, args.steps) {
-        return draw(args, &mut executor, (output, scheme, steps));
+    // What is missing depends on what the model does.
+    let draws = flow::drawn(&executor).is_ok();
+    match (&args.output, &args.scheme, args.steps) {
+        (Some(output), Some(scheme), Some(steps)) if draws => {
+            return draw(args, &mut executor, (output, scheme, steps));
+        }
+        (Some(output), ..) if draws && !args.errors.is_empty() => {
+            return sampling_errors::run(args, &mut executor, output);
+        }
+        _ if draws && args.prompt.is_empty() => cli::misused("generate", lacking(args)),
+        _ => {}
     }
-    if let (Some(output), false) = (&args.output, args.errors.is_empty()) {
-        return sampling_errors::run(args, &mut executor, output);
+    let useless = args.of_drawing();
+    if !useless.is_empty() {
+        return Err(drawn_by_none(args, &executor, &useless.join(", ")));
     }
     can_generate(&executor).map_err(Failure::input)?;
+    if args.prompt.is_empty() {
+        let message = "give a text to continue with --prompt TEXT".to_string();
+        cli::misused("generate", message);
+    }
     if let Some(q) = args.weights {
         executor = quantized::executor(&mut executor, q, args.on.device)?;
         errln!("note: {}", in_integers(&executor)?);
@@ -65,6 +79,38 @@ pub fn run(args: &cli::Generate) -> Done {
         [one] if !args.json => stream(&mut executor, &tokenizer, one.prompt, &sampling),
         all => several(args.json, &mut executor, &tokenizer, all, &sampling),
     }
+}
+
+/// What is missing of what a model needs to draw.
+fn lacking(args: &cli::Generate) -> String {
+    let all = [
+        ("--output FILE", args.output.is_some()),
+        ("--scheme SCHEME", args.scheme.is_some()),
+        ("--steps N", args.steps.is_some()),
+    ];
+    // A comparison has its own schemes and steps.
+    let needed = match args.errors.is_empty() {
+        true => &all[..],
+        false => &all[..1],
+    };
+    let missing = needed.iter().filter(|(_, given)| !given);
+    let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
+    format!(
+        "this model draws images or vectors; give {} too",
+        missing.join(", ")
+    )
+}
+
+/// Why options that say how to draw are refused.
+fn drawn_by_none(args: &cli::Generate, x: &Executor, useless: &str) -> Failure {
+    let run = args.run.shown();
+    let instead = match can_generate(x) {
+        Ok(()) => "; it continues texts: give one with --prompt TEXT",
+        Err(_) => "",
+    };
+    Failure::Input(format!(
+        "{run} was not trained with `loss velocity`, so it draws nothing: leave out {useless}{instead}"
+    ))
 }
 
 /// Prints a text as it grows.
@@ -124,7 +170,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
     let (path, scheme, steps) = to;
     let (of, _) = flow::drawn(x).map_err(Failure::input)?;
     let rows = flow::rows(x, args.class).map_err(Failure::input)?;
-    flow::can_guide(x, args.guidance).map_err(Failure::input)?;
+    flow::can_guide(x, args.guidance()).map_err(Failure::input)?;
     let explicit = explicit(scheme)?;
     let format = Format::of(path, &of)?;
     output::check_beside(path, &["png", "npz", "svg"], &args.run).map_err(Failure::input)?;
@@ -147,7 +193,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
     work.finish();
     let samples = samples.map_err(Failure::input)?;
     let bytes = match (&of, format) {
-        (Drawn::Images(images), _) => flow::grid(images, &samples, args.count),
+        (Drawn::Images(images), _) => flow::grid(images, &samples, args.count()),
         (Drawn::Vectors(v), Format::Arrays) => flow::archive(v, &samples, &asked.classes),
         (Drawn::Vectors(v), Format::Picture) => {
             let panels = panels(args, v, (&samples, &asked.classes));
@@ -171,7 +217,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         let facts = json!({
             "output": path.shown(), "scheme": explicit.name, "order": explicit.order, "steps": steps,
             "evaluations_per_step": per_step, "evaluations": per_step * steps, of.many(): n, "classes": asked.classes,
-            "guidance": args.guidance, "recognised": recognised,
+            "guidance": args.guidance(), "recognised": recognised,
         });
         outln!("{facts}");
         return Ok(());
@@ -181,7 +227,7 @@ fn draw(args: &cli::Generate, x: &mut Executor, to: (&Path, &str, u64)) -> Done 
         None => "no order is proved".to_string(),
     };
     outln!("{n} {} in {}", of.many(), path.shown());
-    let twice = match args.guidance {
+    let twice = match args.guidance() {
         1.0 => String::new(),
         w => format!(", each with and without the class: guidance {w}"),
     };
@@ -261,12 +307,12 @@ fn panels(
 
 /// So many samples of each class.
 pub fn asked(args: &cli::Generate, rows: &[Option<u64>], steps: u64) -> flow::Sampling {
-    let repeated = |class: &Option<u64>| std::iter::repeat_n(*class, args.count as usize);
+    let repeated = |class: &Option<u64>| std::iter::repeat_n(*class, args.count() as usize);
     flow::Sampling {
         classes: rows.iter().flat_map(repeated).collect(),
         steps,
         seed: args.seed,
-        guidance: args.guidance,
+        guidance: args.guidance(),
     }
 }
 

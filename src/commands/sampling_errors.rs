@@ -37,7 +37,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
     let reference = explicit(REFERENCE.0)?;
     let (of, _) = flow::drawn(x).map_err(Failure::input)?;
     let rows = flow::rows(x, args.class).map_err(Failure::input)?;
-    flow::can_guide(x, args.guidance).map_err(Failure::input)?;
+    flow::can_guide(x, args.guidance()).map_err(Failure::input)?;
     output::check_beside(to, &["svg"], &args.run).map_err(Failure::input)?;
     let tried = |of: &Explicit| {
         let each = of.evaluations();
@@ -109,7 +109,7 @@ pub fn run(args: &cli::Generate, x: &mut Executor, to: &Path) -> Done {
         let reference = json!({"scheme": REFERENCE.0, "steps": REFERENCE.1});
         outln!(
             "{}",
-            json!({"output": to.shown(), of.many(): samples, "guidance": args.guidance, "reference": reference, "schemes": schemes})
+            json!({"output": to.shown(), of.many(): samples, "guidance": args.guidance(), "reference": reference, "schemes": schemes})
         );
         return Ok(());
     }

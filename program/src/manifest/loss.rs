@@ -174,7 +174,7 @@ impl Loss {
                 "this model gives numbers, so there is nothing to generate; `odec eval` measures how far off they are"
             }
             Loss::Velocity => {
-                "this model draws images or vectors, and does not continue a text; name a file for them: -o samples.png of images, -o samples.npz of vectors"
+                "this model draws images or vectors, and does not continue a text: `odec generate RUN --scheme heun --steps 16 -o samples.png` draws images, `-o samples.npz` vectors"
             }
             Loss::Pairs { .. } => {
                 "this model makes one text of another, and does not continue one; `odec translate` gives it texts"
