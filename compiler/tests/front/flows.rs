@@ -2,7 +2,7 @@
 
 use crate::common::{self, Cases, Outcome, compile_text};
 use odec_compiler::model::Built;
-use odec_graph::{Graph, OpKind, TensorType};
+use odec_graph::{Graph, OpKind, TensorType, print};
 use odec_program::manifest::{Flow, Form, Images, Init, Loss, Times};
 use odec_program::{Dim, names};
 
@@ -124,6 +124,29 @@ fn a_condition_stands_in_no_row_and_is_read_by_fields() {
         ("output rmsnorm", "output ((1 + condition)*rmsnorm)"),
     ]);
     assert_eq!(end.rendered(), "");
+    // Where values have names it stands by itself, as the state of an evolve does.
+    let named = |field: &str| {
+        let outcome = changed(&[(ROWS, CONDITION), (FIELD, field)]);
+        assert_eq!(outcome.rendered(), "", "{field}");
+        outcome
+    };
+    let same = named(
+        "field att(x) = (condition |> silu |> linear(bias, zero))*(x |> rmsnorm |> attention(heads: 2))",
+    );
+    assert_eq!(print::text(&same.built().grad), print::text(&built.grad));
+    // A layer reads its parameters before it computes.
+    let layer = named(
+        "layer gated(x: value) = (condition |> silu |> linear(width, bias, zero))*(x |> rmsnorm |> attention(heads: 2))\nfield att = gated",
+    );
+    let paths = |built: &Built| {
+        built
+            .params
+            .iter()
+            .map(|p| p.path.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(paths(layer.built()), paths(built));
+    assert_eq!(layer.built().forward.len(), built.forward.len());
 }
 
 #[test]

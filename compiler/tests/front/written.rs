@@ -68,6 +68,11 @@ fn a_layer_stands_for_its_body() {
             "field g(u, v) = concat(u, v) |> sigmoid |> linear(16)\n\
              field f = concat(sigmoid |> linear(2), id) |> linear",
         ),
+        // What reads nothing of its input begins where values have names.
+        (
+            "layer clock(x: value) = x + time(embed: width) + positions(sinusoidal)\nfield f = rmsnorm |> clock",
+            "field f = rmsnorm |> (id + time(embed: 16) + positions(sinusoidal))",
+        ),
         // An MLP under the name of its function; a word that is handed on, and one that is meant where nothing is said.
         (
             "field f = gelu_mlp(hidden: 24, bias, approximate: tanh) |> relu_mlp(hidden: 8) |> gelu_mlp(hidden: 4)",

@@ -144,6 +144,7 @@ impl Layer for Attend {
     const ROLE: Option<&'static str> = Some("attend");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

@@ -53,6 +53,7 @@ impl Layer for Repeat {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

@@ -51,6 +51,7 @@ impl Layer for Columns {
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = true;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

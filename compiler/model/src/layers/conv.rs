@@ -82,6 +82,7 @@ impl Layer for Conv {
     const ROLE: Option<&'static str> = Some("conv");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

@@ -75,6 +75,7 @@ impl Layer for Conv2d {
     const ROLE: Option<&'static str> = Some("conv2d");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

@@ -53,6 +53,7 @@ impl Layer for Decay {
         diagonal: true,
     };
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = true;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

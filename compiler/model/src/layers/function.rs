@@ -219,6 +219,7 @@ impl Function {
             examples: self.examples,
             role: None,
             facts: Facts::NONE,
+            reads_input: true,
             group: match self.over {
                 Over::Elements | Over::Pairs => Group::Elements,
                 Over::Columns | Over::Heads => Group::Columns,

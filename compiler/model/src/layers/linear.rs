@@ -69,6 +69,7 @@ impl Layer for Linear {
     const ROLE: Option<&'static str> = Some("linear");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = true;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

@@ -70,6 +70,8 @@ pub trait Layer: Clone + Debug + PartialEq + Into<LayerKind> {
     const FACTS: Facts;
     /// Whether each element of its result is from 0 to 1.
     const GIVES_SHARES: bool;
+    /// Whether its result depends on its input. One that does not may stand where nothing is before it.
+    const READS_INPUT: bool;
     /// Whether each row of its result is computed from that row of its input and from parameters, always the same: then what is the same for all tokens is
     /// computed once.
     const ROW_BY_ROW: bool;
@@ -321,6 +323,7 @@ pub struct Definition {
     pub examples: &'static [Example],
     pub role: Option<&'static str>,
     pub facts: Facts,
+    pub reads_input: bool,
     pub group: Group,
     /// What else its name stands for.
     pub with: Option<With>,
@@ -340,6 +343,7 @@ impl Definition {
             examples: L::EXAMPLES,
             role: L::ROLE,
             facts: L::FACTS,
+            reads_input: L::READS_INPUT,
             group: Group::Layers,
             with: None,
             read: read::<L>,

@@ -95,6 +95,7 @@ impl Layer for Moe {
     const ROLE: Option<&'static str> = Some("mlp");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = true;
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

@@ -736,10 +736,11 @@ impl LayerReader<'_> {
         self.fail(d.label("one too many"))
     }
 
-    /// What a layer of one value is applied to: what it is given, or what stands before it.
+    /// What a layer of one value is applied to: what it is given, or what stands before it. `needed`: whether it reads that.
     pub(super) fn applied<'i>(
         &mut self,
         args: &mut Args,
+        needed: bool,
         own: &dyn Fn(&str) -> bool,
         input: Input<'i>,
     ) -> Option<(Applied, Input<'i>)> {
@@ -748,8 +749,8 @@ impl LayerReader<'_> {
             return Some((Applied(Some(value)), input.behind(width)));
         }
         match input.before {
-            Some(_) => Some((Applied(None), input)),
-            None => self.fail(of_nothing(args, input)),
+            None if needed => self.fail(of_nothing(args, input)),
+            _ => Some((Applied(None), input)),
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
     }
     // `rmsnorm(x)` is `x |> rmsnorm`.
     let own = |word: &str| is_word(definition.arguments, word);
-    let (applied, input) = reader.applied(&mut args, &own, input)?;
+    let (applied, input) = reader.applied(&mut args, definition.reads_input, &own, input)?;
     let (layer, out) = built_in(reader, definition, args, input)?.for_tokens();
     Some(Read::of_tokens((applied.then(layer), out)))
 }
@@ -94,7 +94,7 @@ fn as_layer(layers: &Layers, e: &Expr, more: &[Arg]) -> Expr {
 
 /// An optional layer that is not given leaves what it is applied to as it is.
 fn left_out(reader: &mut LayerReader, mut args: Args, input: Input) -> Option<Read> {
-    let (applied, input) = reader.applied(&mut args, &|_| false, input)?;
+    let (applied, input) = reader.applied(&mut args, true, &|_| false, input)?;
     let value = applied.then(Network::input());
     Some(Read::of_tokens((value, input.before?)))
 }

@@ -44,6 +44,7 @@ impl Layer for Time {
         diagonal: false,
     };
     const GIVES_SHARES: bool = false;
+    const READS_INPUT: bool = false;
     const ROW_BY_ROW: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {

@@ -327,7 +327,7 @@ fn values(
     // Its flags are taken from the arguments already.
     let own = |_: &str| false;
     if wanted.is_empty() {
-        let (value, input) = reader.applied(args, &own, input)?;
+        let (value, input) = reader.applied(args, true, &own, input)?;
         return Some(Values::One(value.0, input.before?));
     }
     let mut given = Vec::new();
