@@ -60,6 +60,9 @@ impl Resolver<'_, '_> {
             self.height = self.height.max(*height);
             return known.clone();
         }
+        if self.names.is_wrong(name) {
+            return None;
+        }
         if ["increment", "map"].contains(&name.name.as_str()) {
             let d = Diagnostic::error(
                 codes::NOT_A_FLOW,

@@ -169,8 +169,11 @@ pub(super) struct Parts {
 impl Resolver<'_, '_> {
     /// Whether a name is a layer's.
     pub(super) fn is_layer(&mut self, name: &Ident) -> bool {
-        self.names.layers.has(&name.name)
-            || matches!(self.names.get(name, self.sink), Ok(Definition::Layer(_)))
+        match self.names.get(name, self.sink) {
+            Ok(definition) => matches!(definition, Definition::Layer(_)),
+            // A wrong definition is none of a layer, even under the name of one.
+            Err(wrong) => !wrong && self.names.layers.has(&name.name),
+        }
     }
 
     /// The written layers and fields that a field names. `own`: names that mean something else. `None`: together they are too large.
@@ -281,6 +284,10 @@ impl Resolver<'_, '_> {
             let known = layers.found.contains_key(&name.name)
                 || layers.near.contains_key(&name.name)
                 || self.names.layers.has(&name.name);
+            if self.names.is_wrong(name) {
+                layers.found.insert(name.name.clone(), None);
+                continue;
+            }
             if known {
                 continue;
             }

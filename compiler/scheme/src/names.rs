@@ -211,6 +211,8 @@ impl<'s> Namespace<'s> {
         let word = name.name.as_str();
         if self.layers.takes(word) || RESERVED.contains(&word) {
             sink.push(clash(format!("`{word}` is a reserved name")).help("choose another name"));
+            // Whoever names it means this definition, of which that is said.
+            self.names.insert(word.to_string(), (None, name.span));
         } else if let Some((_, first)) = self.names.get(word) {
             sink.push(
                 clash(format!("`{word}` is defined twice")).also(*first, "first defined here"),
@@ -234,6 +236,12 @@ impl<'s> Namespace<'s> {
             }
             self.names.insert(word.to_string(), (def, name.span));
         }
+    }
+
+    /// Whether a name is defined, but wrongly: what follows from it is not said.
+    pub fn is_wrong(&self, name: &Ident) -> bool {
+        !self.library_sources.contains(&name.span.source)
+            && matches!(self.names.get(&name.name), Some((None, _)))
     }
 
     /// The definition of a name. `Err(true)`: its definition is wrong, and the error was reported.
@@ -295,8 +303,10 @@ impl<'s> Namespace<'s> {
         if let Some(written) = self.layers.written(&name.name) {
             return d.help(written);
         }
-        let known = self.names.keys().map(String::as_str);
-        let known = known
+        // A reserved word that a definition took is no name to write.
+        let own = self.names.keys().map(String::as_str);
+        let own = own.filter(|n| !RESERVED.contains(n) && !self.layers.takes(n));
+        let known = own
             .chain(self.sources.library().iter().map(|s| s.name))
             .chain(self.layers.names())
             .chain(self.sources.library().layers().map(|l| l.name))

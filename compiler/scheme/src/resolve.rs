@@ -200,6 +200,9 @@ impl<'n, 's> Resolver<'n, 's> {
             return self
                 .fail(d.label("a scheme, or a method such as `adjoint(heun)`, is expected"));
         };
+        if self.names.is_wrong(&name) {
+            return None;
+        }
         if ["increment", "map"].contains(&name.name.as_str()) || self.is_layer(&name) {
             let d = Diagnostic::error(
                 codes::NOT_A_FLOW,

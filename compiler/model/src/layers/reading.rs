@@ -55,6 +55,10 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
         };
     }
     let name = VOCABULARY.meant(&callee, |label| args.has(label));
+    // A wrong definition under the name of a layer in Rust: that has been said.
+    if let Some(None) = reader.layers.get(name) {
+        return None;
+    }
     let Some(definition) = find(name) else {
         return match reader.layers.get(name) {
             Some(layer) => written::read(reader, layer?, args, input),
