@@ -176,7 +176,7 @@ fn signals_write_a_checkpoint_and_say_so() {
         let (ended, said) = stop(second, steps + 3);
         assert_eq!(ended, Some(code), "{said}");
         assert!(
-            said.contains(&format!(": {steps} to 1000000000 steps")),
+            said.contains(&format!(": {steps} to 1,000,000,000 steps")),
             "{said}"
         );
         place.good(&["eval", run, "--windows", "2"]);

@@ -225,10 +225,10 @@ fn enough(base: &Parsed, plan: &Plan) -> Done {
     let most = u32::try_from(h.rungs - 1).unwrap_or(u32::MAX);
     refused(
         d.help(format!(
-            "{} rungs by {} take {} models at least: say fewer rungs, or try more models",
-            h.rungs,
+            "{} by {} take {} at least: say fewer rungs, or try more models",
+            count(h.rungs as usize, "rung"),
             h.factor,
-            number::thousands(h.factor.saturating_pow(most))
+            count(h.factor.saturating_pow(most) as usize, "model")
         )),
         base,
     )

@@ -52,23 +52,25 @@ pub fn run(args: &cli::Build) -> Done {
         );
         if program.generation_bytes() > 0 {
             outln!(
-                "  KV cache      {} for a context of {} tokens",
+                "  KV cache      {} for a context of {}",
                 terminal::bytes(program.generation_bytes()),
-                built.config.context
+                terminal::count(built.config.context as usize, "token")
             );
         }
         if let Some(Memory::Revolve { slots }) = built.train.as_ref().map(|t| t.memory) {
             let steps = built.summary.steps;
             outln!(
-                "  memory        {slots} of {steps} states kept, {} steps computed again for the gradient",
-                replays(steps, slots)
+                "  memory        {slots} of {} kept, {} computed again for the gradient",
+                terminal::count(steps as usize, "state"),
+                terminal::count(replays(steps, slots) as usize, "step")
             );
         }
         for m in &assembled.memory {
             let launches = program.entries[&m.entry].instrs.len();
             outln!(
-                "  {:<12}  {launches} launches, arena {} (unshared {})",
+                "  {:<12}  {}, arena {} (unshared {})",
                 m.entry,
+                terminal::count(launches, "launch"),
                 terminal::bytes(m.arena),
                 terminal::bytes(m.unshared)
             );

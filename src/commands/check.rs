@@ -183,7 +183,10 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             _ => " and rows before them",
         };
         let rows = match (built.unit, t.tokens) {
-            (_, Some(tokens)) => format!("{tokens} tokens of either text"),
+            (_, Some(tokens)) => format!(
+                "{} of either text",
+                terminal::count(tokens as usize, "token")
+            ),
             (Unit::Patch | Unit::Pixel, _) => format!(
                 "{} of {own} {of}{leading}",
                 terminal::count(batch as usize, "image")
@@ -241,9 +244,9 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         if let Tune::Lora { rank } = t.tune {
             let s = &built.summary;
             let shown = format!(
-                "factors of rank {rank}: {} of {} parameters are trained",
+                "factors of rank {rank}: trained {} of {}",
                 number::thousands(s.trained),
-                number::thousands(s.parameters)
+                terminal::count(s.parameters as usize, "parameter")
             );
             page.fact("tune", &shown);
         }
@@ -255,7 +258,10 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             // Depthwise convolutions are bounded row by row, and keep no vector.
             let shown = match n {
                 0 => format!("spectral norms of depthwise convolutions at most {max}"),
-                _ => format!("spectral norms of {n} matrices at most {max}"),
+                _ => format!(
+                    "spectral norms at most {max}: {}",
+                    terminal::count(n, "matrix")
+                ),
             };
             page.fact("constrain", &shown);
         }

@@ -3,6 +3,7 @@
 use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal;
 use odec_runtime::conformance::compare::compare;
 use odec_runtime::conformance::launches::{Found, Wrong, launches};
 use odec_runtime::{Artifact, DeviceChoice, Shown, out, outln};
@@ -41,9 +42,8 @@ pub fn run(args: &cli::Compare) -> Done {
             let verdict = match (d.good(), d.differ) {
                 (true, 0) => "every bit".into(),
                 (good, n) => format!(
-                    "{} of {} differ, {:.1e} apart{}",
-                    n,
-                    d.elements,
+                    "{n} of {} differ, {:.1e} apart{}",
+                    terminal::thousands(d.elements as u64),
                     d.apart,
                     if good { "" } else { ": WRONG" }
                 ),
@@ -54,7 +54,8 @@ pub fn run(args: &cli::Compare) -> Done {
     match wrong {
         0 => Ok(()),
         n => Err(Failure::Input(format!(
-            "{n} results of {name} are not those of the reference device"
+            "{} of {name}, not as on the reference device",
+            terminal::count(n, "result")
         ))),
     }
 }
@@ -78,8 +79,8 @@ fn each_launch(args: &cli::Compare, artifact: &Artifact) -> Done {
         outln!("{out}");
     } else if dry {
         outln!(
-            "{name}: {} launches fit; nothing was computed",
-            found.launches
+            "{name}: every launch fits, {} in all; nothing was computed",
+            terminal::count(found.launches as usize, "launch")
         );
     } else {
         out!("{}", found.wrong.iter().map(line).collect::<String>());
@@ -88,8 +89,8 @@ fn each_launch(args: &cli::Compare, artifact: &Artifact) -> Done {
     match found.failed {
         0 => Ok(()),
         n => Err(Failure::Input(format!(
-            "{n} of {} launches of {name} are not those of the reference device{}",
-            found.launches,
+            "{n} of {} of {name}, not as on the reference device{}",
+            terminal::count(found.launches as usize, "launch"),
             (found.dump.as_ref()).map_or(String::new(), |d| format!(
                 "; the first is in {}",
                 d.shown()
@@ -104,8 +105,17 @@ fn line(w: &Wrong) -> String {
         false => String::new(),
     };
     format!(
-        "launch {}, {}: kernel {} {:?}, operand {}: {} of {} elements are WRONG, element {} is {:e}, not {:e}{bound}\n",
-        w.launch, w.site, w.kernel, w.dims, w.operand, w.differ, w.elements, w.first, w.got, w.want
+        "launch {}, {}: kernel {} {:?}, operand {}: {} of {} WRONG, element {} is {:e}, not {:e}{bound}\n",
+        w.launch,
+        w.site,
+        w.kernel,
+        w.dims,
+        w.operand,
+        w.differ,
+        terminal::count(w.elements, "element"),
+        w.first,
+        w.got,
+        w.want
     )
 }
 
@@ -116,10 +126,37 @@ fn summary(found: &Found) -> String {
         n => format!("{n} wrong"),
     };
     match found.bounded {
-        0 => format!("{} launches, every bit: {good}", found.launches),
+        0 => format!(
+            "{}, every bit: {good}",
+            terminal::count(found.launches as usize, "launch")
+        ),
         n => format!(
-            "{exact} launches by every bit, {n} on tensor cores within their bounds, of which they use {:.0}%: {good}",
+            "{} by every bit, {n} on tensor cores within their bounds, of which they use {:.0}%: {good}",
+            terminal::count(exact as usize, "launch"),
             100.0 * found.worst
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_launch_is_one() {
+        let of = |launches, bounded| {
+            let found = Found {
+                launches,
+                bounded,
+                worst: 0.5,
+                failed: 0,
+                wrong: Vec::new(),
+                dump: None,
+            };
+            summary(&found)
+        };
+        assert!(of(1, 0).starts_with("1 launch, every bit"), "{}", of(1, 0));
+        assert!(of(2, 0).starts_with("2 launches, "), "{}", of(2, 0));
+        assert!(of(3, 2).starts_with("1 launch by every bit, 2 on "));
     }
 }

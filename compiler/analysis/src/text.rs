@@ -343,8 +343,9 @@ pub fn brief(l: &Limit) -> String {
 fn principal(e: &PrincipalError, order: usize) -> String {
     let norm = about(e.norm);
     format!(
-        "{norm}, {} of {} conditions of order {order} missed",
-        e.missed, e.conditions
+        "{norm}, {} of {} of order {order} missed",
+        e.missed,
+        count(e.conditions, "condition")
     )
 }
 

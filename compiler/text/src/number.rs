@@ -52,14 +52,15 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
-/// So many of something: `1 field`, `2,000 fields`, `2 launches`.
+/// So many of something: `1 field`, `2,000 fields`, `2 launches`, `2 matrices`.
 pub fn count(n: usize, noun: &str) -> String {
-    let s = match noun.ends_with("ch") {
-        _ if n == 1 => "",
-        true => "es",
-        false => "s",
+    let (stem, end) = match noun.strip_suffix("ix") {
+        _ if n == 1 => (noun, ""),
+        Some(stem) => (stem, "ices"),
+        None if noun.ends_with("ch") => (noun, "es"),
+        None => (noun, "s"),
     };
-    format!("{} {noun}{s}", thousands(n as u64))
+    format!("{} {stem}{end}", thousands(n as u64))
 }
 
 /// Bytes in the largest binary unit of which there is one at least: `12.3 MiB`.
@@ -224,6 +225,9 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
+        assert_eq!(count(1, "matrix"), "1 matrix");
+        assert_eq!(count(2, "matrix"), "2 matrices");
+        assert_eq!(count(2, "launch"), "2 launches");
         assert_eq!(thousands(0), "0");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_234_567), "1,234,567");

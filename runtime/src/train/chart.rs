@@ -5,6 +5,7 @@
 
 use crate::data::dataset::Unit;
 use crate::system::shown::markup;
+use odec_text::number::count;
 use std::fmt::Write;
 
 /// A run's losses over its steps.
@@ -342,7 +343,7 @@ pub fn terminal(c: &Curve, width: usize, height: usize) -> String {
     let _ = writeln!(out, "{:margin$} └{}", "", "─".repeat(width));
     let (first, last) = (xs.label(xs.from), xs.label(xs.to.floor()));
     let unit = match xs.to.floor() {
-        1.0 => format!("{last} step"),
+        1.0 => count(1, "step"),
         _ => format!("{last} steps"),
     };
     let gap = width.saturating_sub(first.len() + unit.len());

@@ -23,7 +23,7 @@ use crate::system::progress::{Display, HeldOut, Show, State};
 use crate::train::failure::TrainError;
 use crate::train::run::Run;
 use odec_program::schedules::Position;
-use odec_text::number;
+use odec_text::number::{self, count};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -186,15 +186,15 @@ impl Run {
         let manifest = self.executor().manifest();
         let (all, trained) = (manifest.param_count(), manifest.trained_count());
         let parameters = match all == trained {
-            true => format!("{all} parameters"),
-            false => format!("{trained} of {all} parameters"),
+            true => count(all as usize, "parameter"),
+            false => format!("{trained} of {}", count(all as usize, "parameter")),
         };
         display.note(&format!(
-            "training {} ({parameters}) on {}: {} to {} steps, seed {}, {}",
+            "training {} ({parameters}) on {}: {} to {}, seed {}, {}",
             manifest.name,
             p.data.files.join(", "),
             p.step,
-            p.steps,
+            count(p.steps as usize, "step"),
             p.seed,
             self.executor().device_name(),
         ));

@@ -2,6 +2,7 @@
 
 use super::Reading;
 use crate::codes;
+use crate::scheme::resolve::count;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
@@ -17,10 +18,10 @@ pub(super) fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u
     let message = format!("{heads} heads do not divide the width {width}");
     let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message)
         .label(format!("{width} / {heads} is not whole"));
-    let columns = width / near;
+    let columns = count((width / near) as usize, "column");
     r.fail(d.help(match near {
-        1 => format!("a single head would have {columns} columns"),
-        _ => format!("{near} heads would have {columns} columns each"),
+        1 => format!("a single head would have {columns}"),
+        _ => format!("{near} heads would have {columns} each"),
     }))
 }
 

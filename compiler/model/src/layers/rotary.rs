@@ -10,6 +10,7 @@ use super::{
 };
 use crate::codes;
 use crate::scheme::args::Bounds;
+use crate::scheme::resolve::count;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Value, nn};
@@ -149,7 +150,11 @@ impl Layer for Rotary {
 fn even_heads(heads: u64, width: u64) -> String {
     let mut fewer = (1..heads).rev();
     match fewer.find(|n| width.is_multiple_of(2 * n)) {
-        Some(n) => format!("{n} heads would have {} columns each", width / n),
+        Some(n) => format!(
+            "{} would have {} each",
+            count(n as usize, "head"),
+            count((width / n) as usize, "column")
+        ),
         None => format!("no number of heads divides the width {width} so: make it even"),
     }
 }
