@@ -5,6 +5,7 @@
 //! method with `start by` is taken with exact past values, any other history as it is computed from the first step on. The conditions are
 //! in `odec-numerics`.
 
+use super::fix_suggestion::expansion;
 use super::general::general;
 use super::learned::of_any_functions;
 use super::opaque_field::{Settings, alone};
@@ -165,13 +166,19 @@ fn claim(
             let (span, why) = (c.span, format!("of its coefficients together: {why}"));
             return unproved(Unsupported { span, why }, sink);
         }
+        let digits = rounded(&mut expanded, order);
         let found = (order, &proof, violation);
-        let mut d = false_claim(i, c, found, &expanded, line.as_ref());
-        if let Some(digits) = rounded(&mut expanded, order) {
-            d.help = Some(format!(
-                "{}\nall conditions of order {order} hold within 1e-{digits}: where coefficients are rounded, claim `order {order} within 1e-{digits}`",
-                expanded.shown(violation)
-            ));
+        let mut d = false_claim(
+            i,
+            c,
+            found,
+            &expanded,
+            (line.as_ref(), within.as_ref(), digits),
+        );
+        if let (Some(digits), Some(help)) = (digits, &mut d.help) {
+            *help += &format!(
+                "\nall conditions of order {order} hold within 1e-{digits}: where coefficients are rounded, claim `order {order} within 1e-{digits}`"
+            );
         }
         sink.push(d);
         return None;
@@ -314,7 +321,7 @@ fn false_claim(
     c: &OrderClaim,
     (order, proof, violation): (usize, &Proof, &Violation),
     expanded: &Expanded,
-    line: Option<&LocatedStep>,
+    (line, within, digits): (Option<&LocatedStep>, Option<&Exact>, Option<u32>),
 ) -> Diagnostic {
     let name = &i.scheme.name.name;
     let shown: Vec<String> = i
@@ -334,9 +341,9 @@ fn false_claim(
             .also(c.span, "this claim does not hold"),
     };
     let mut help = expanded.shown(violation);
-    let iterated = more_iterations::more(i, order);
+    let iterated = iterated_more(i, order, within, digits.is_some());
     let mended = match (&i.scheme.body, line) {
-        _ if iterated.is_some() => iterated.map(|f| (f.span, "iterated so often", f.sentence)),
+        _ if iterated.is_some() => iterated,
         (_, None) => None,
         (Body::Tableau(t), Some(line)) => {
             let row = |stage: Option<usize>| {
@@ -387,6 +394,34 @@ fn false_claim(
         help += &format!("\n{sentence}");
     }
     d.help(help)
+}
+
+/// The place of a number of iterations, and what would be true with more of them. `is_rounded`: the order is known to hold but for rounding.
+fn iterated_more(
+    i: &Instance,
+    order: usize,
+    within: Option<&Exact>,
+    is_rounded: bool,
+) -> Option<(Span, &'static str, String)> {
+    let said = |found: more_iterations::Enough, what: &str| {
+        let sentence = format!("with `{}` {what}", found.shown);
+        Some((found.span, "iterated so often", sentence))
+    };
+    if let Some(found) = more_iterations::more(i, order, within) {
+        return said(found, "the scheme has this order: take more iterations");
+    }
+    if is_rounded {
+        return None;
+    }
+    // Coefficients may be rounded, too.
+    let mut most = expansion(&more_iterations::most(i, order)?)?;
+    let digits = rounded(&mut most, order)?;
+    let within = Exact::ratio(1, 10_i64.pow(digits));
+    let found = more_iterations::more(i, order, Some(&within))?;
+    let claim = format!(
+        "all conditions of order {order} hold within 1e-{digits}: take more iterations, and claim `order {order} within 1e-{digits}`"
+    );
+    said(found, &claim)
 }
 
 /// The order of a tableau, up to some order.

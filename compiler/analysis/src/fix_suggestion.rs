@@ -8,7 +8,7 @@ use super::claims::Instance;
 use super::learned::{WORK, polynomials};
 use super::opaque_field::alone;
 use crate::scheme::define::{Body, SchemeDef};
-use crate::scheme::expansion::expanded;
+use crate::scheme::expansion::{Expanded, expanded};
 use crate::scheme::method::{LocatedStep, located};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{Scope, exact, is_root};
@@ -205,7 +205,7 @@ pub fn step(
             !is_number(e)
         });
         let changed = with_body(i, step, body);
-        if holds(&changed, order) {
+        if holds(&changed, order, None) {
             let sentence = format!("did you mean {word} here?");
             offer(Exact::one(), Fix { span: at, sentence });
         }
@@ -213,12 +213,16 @@ pub fn step(
     best.map(|(_, mend)| mend)
 }
 
-/// Whether a scheme has an order.
-pub(super) fn holds(i: &Instance, order: usize) -> bool {
+/// Whether a scheme has an order, all of whose conditions hold within that.
+pub(super) fn holds(i: &Instance, order: usize, within: Option<&Exact>) -> bool {
+    expansion(i).is_some_and(|mut e| e.prove(order, within).order >= order)
+}
+
+/// What order conditions are proved of.
+pub(super) fn expansion(i: &Instance) -> Option<Expanded> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let line = located(&flow, Steps::Exact, &SHARED);
-    let made = line.and_then(|p| expanded(&p));
-    made.is_ok_and(|mut e| e.prove(order, None).order >= order)
+    line.and_then(|p| expanded(&p)).ok()
 }
 
 /// What a number must be, and by how much that is larger.

@@ -4,7 +4,7 @@
 //! the order. Leaves numbers of the method itself to `fix_suggestion.rs`.
 
 use super::claims::Instance;
-use super::fix_suggestion::{Fix, holds};
+use super::fix_suggestion::holds;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::scalar::name_of;
 use odec_exact::Exact;
@@ -21,21 +21,32 @@ struct Count {
     before: String,
 }
 
-/// Each iteration raises the order by one, and the result of one that begins with anything has order 0.
-pub fn more(i: &Instance, order: usize) -> Option<Fix> {
+/// A number of iterations that makes a claim true.
+pub struct Enough {
+    pub span: Span,
+    /// As it would be written: `iterations: 3`.
+    pub shown: String,
+}
+
+/// The scheme with as many iterations as can matter for an order: each raises the order by one, and the result of one that begins with anything has
+/// order 0.
+pub fn most(i: &Instance, order: usize) -> Option<Instance> {
+    let (all, _) = with(i, order + 1).filter(|_| order <= MAX_ORDER)?;
+    Some(all)
+}
+
+/// The fewest iterations with which a scheme has an order, all of whose conditions hold within that.
+pub fn more(i: &Instance, order: usize, within: Option<&Exact>) -> Option<Enough> {
     let most = order + 1;
     let (all, count) = with(i, most).filter(|_| order <= MAX_ORDER)?;
-    if !holds(&all, order) {
+    if !holds(&all, order, within) {
         return None;
     }
-    let enough = |n: &usize| with(i, *n).is_some_and(|(i, _)| holds(&i, order));
+    let enough = |n: &usize| with(i, *n).is_some_and(|(i, _)| holds(&i, order, within));
     let least = (1..most).find(enough).unwrap_or(most);
-    Some(Fix {
+    Some(Enough {
         span: count.span,
-        sentence: format!(
-            "with `{} {least}` the scheme has this order: take more iterations",
-            count.before
-        ),
+        shown: format!("{} {least}", count.before),
     })
 }
 
