@@ -650,7 +650,12 @@ fn flow(r: &Report, out: &mut String) {
             Some(limit) => format!("Order {p}, limited by {}.", text::brief(limit)),
             None => format!("Order {p}."),
         },
-        (Ok(_), None) => "Not consistent: order 0.".into(),
+        (Ok(found), None) => {
+            let meaning = found.limit.as_ref().and_then(|l| l.meaning.as_ref());
+            meaning.map_or("Not consistent: order 0.".into(), |m| {
+                format!("Order 0: {m}.")
+            })
+        }
     }];
     if !summary.proved.is_empty() {
         said.push(format!("Proved: {}.", summary.proved.join(", ")));

@@ -34,6 +34,7 @@ mod pair_start;
 mod properties;
 mod rates;
 pub mod report;
+mod same_field;
 pub mod stable;
 pub mod start;
 pub mod summary;

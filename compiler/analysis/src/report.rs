@@ -15,6 +15,7 @@ use super::opaque_field::{alone, opaque};
 use super::order_upgrade::{OrderUpgrade, order_upgrade};
 use super::pair::pair;
 use super::pair_facts::{self, PairFacts};
+use super::same_field::same_field;
 use super::start::{Limited, Started, limited, started};
 use super::unequal::{Sizes, Unequal, unequal};
 use super::varied::keeps_differ;
@@ -86,6 +87,8 @@ pub struct Limit {
     pub tree: String,
     pub value: Exact,
     pub expected: Exact,
+    /// What that means, where there is more to say than the numbers.
+    pub meaning: Option<String>,
 }
 
 /// The terms of the first order that is missed.
@@ -187,6 +190,7 @@ pub(super) fn found(e: &mut Expanded, within: Option<&Exact>) -> Found {
         tree: draw::tree(&e.trees, v.tree, &e.fields),
         value: v.value.clone(),
         expected: v.expected.clone(),
+        meaning: None,
     });
     Found {
         order: proof.order,
@@ -571,7 +575,13 @@ fn computed(e: &Evolved) -> Computed {
         }
         None => (None, order),
     };
-    let order = with_first_steps(order);
+    let mut order = with_first_steps(order);
+    if let Ok(found) = &mut order {
+        let meaning = same_field(e, found);
+        if let Some(limit) = &mut found.limit {
+            limit.meaning = meaning;
+        }
+    }
     Computed {
         order,
         tableau,

@@ -330,14 +330,13 @@ fn order(f: &Found) -> String {
     format!("{least}{}{}", f.order, within.unwrap_or_default())
 }
 
-/// `F'F has 1/4, exact 1/2`.
+/// `F'F has 1/4, exact 1/2`, or what that means.
 pub fn brief(l: &Limit) -> String {
-    format!(
-        "{} has {}, exact {}",
-        l.differential,
-        number(&l.value),
-        l.expected
-    )
+    let numbers = || {
+        let value = number(&l.value);
+        format!("{} has {value}, exact {}", l.differential, l.expected)
+    };
+    l.meaning.clone().unwrap_or_else(numbers)
 }
 
 fn principal(e: &PrincipalError, order: usize) -> String {

@@ -70,6 +70,58 @@ fn occurrences_without_a_weight_have_no_order() {
     }
 }
 
+/// Operators that share one field: what the order 0 means, and what it would be if they did not.
+#[test]
+fn one_field_for_several_operators_is_said_to_be_one() {
+    let limit = |policy: &str, flow: &str| {
+        let outcome = compile_text(&model(flow, 2, policy));
+        let found = report::order_of(&outcome.checked().evolved[0]).expect("an order");
+        (found.order, text::brief(&found.limit.expect("a limit")))
+    };
+    for (policy, flow, parts) in [
+        (
+            "weights shared",
+            "lie(ffn, ffn)",
+            [
+                "both operators are `ffn`",
+                "takes 2 h of it",
+                "the order is 1",
+            ],
+        ),
+        (
+            "weights per step",
+            "strang(ffn, ffn)",
+            [
+                "both operators are `ffn`",
+                "takes 2 h of it",
+                "the order is 1",
+            ],
+        ),
+        (
+            "weights shared",
+            "lie(att, att)",
+            ["both operators are `att`", "x' = att", "`weights per use`"],
+        ),
+    ] {
+        let (order, said) = limit(policy, flow);
+        assert_eq!(order, 0, "{policy}, {flow}");
+        for part in parts {
+            assert!(said.contains(part), "{policy}, {flow}: {said}");
+        }
+    }
+    // What it says of other weights and of two fields is true.
+    for (policy, flow) in [
+        ("weights per use", "lie(ffn, ffn)"),
+        ("weights shared", "lie(att, ffn)"),
+    ] {
+        let (order, said) = limit(policy, flow);
+        assert!(
+            order == 1 && !said.contains("operators"),
+            "{policy}, {flow}: {order}, {said}"
+        );
+    }
+}
+
 /// Flows of models as they are computed: Macaron with its own weights for each half, Strang kept by Heun's method, a whole layer
 /// as one field.
 #[test]
