@@ -31,6 +31,8 @@ train {{
   batch 8;  steps {STEPS};  clip 1.0;  seed 0
 }}
 """
+# What a recipe says that it is trained with.
+LOSS = re.compile(r"`(loss [^`]*)`")
 RECIPE = re.compile(r"```ode\n(?P<program>.*?)```\n\n```text\n\$ odec check (?P<file>\S+)\n(?P<report>.*?)```", re.DOTALL)
 TABLE = re.compile(r"(?<=\n\n)\| architecture \|.*?\n(?=\n)", re.DOTALL)
 
@@ -41,6 +43,8 @@ class Recipe:
     title: str
     program: str
     file: str
+    # Empty where it does not say one.
+    loss: str
 
     def lines(self) -> int:
         return sum(1 for line in self.program.splitlines() if line)
@@ -52,7 +56,12 @@ def recipes(page: str) -> list[Recipe]:
     for section in page.split("\n## ")[1:]:
         for part in section.split("\n### ")[1:]:
             recipe = RECIPE.search(part)
-            found.append(Recipe(section.splitlines()[0], part.splitlines()[0], recipe["program"], recipe["file"]))
+            loss = LOSS.search(part[: recipe.start()])
+            found.append(
+                Recipe(
+                    section.splitlines()[0], part.splitlines()[0], recipe["program"], recipe["file"], loss[1] if loss else ""
+                )
+            )
     return found
 
 
@@ -101,9 +110,7 @@ def write(binary: str) -> None:
 def trained(binary: str, recipe: Recipe, folder: Path) -> tuple[str, bool]:
     """A line of the table that is printed, and whether the recipe learned and speaks."""
     source, run = folder / recipe.file, folder / f"{recipe.file}.run"
-    # What the text of the recipe says that a threshold needs.
-    loss = "  loss cross_entropy + 1/1000*choice\n}" if "threshold:" in recipe.program else "}"
-    source.write_text(recipe.program + TRAIN.replace("}", loss), encoding="utf-8")
+    source.write_text(recipe.program + TRAIN.replace("}", f"  {recipe.loss}\n}}"), encoding="utf-8")
     odec(binary, "train", str(source), "--out", str(run))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = [line for line in lines if "loss" in line]

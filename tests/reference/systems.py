@@ -909,6 +909,28 @@ TRANSLATOR = {
     "half": False,
 }
 
+# The parts of a text that three steps take.
+PARTS = [Fraction(1), Fraction(2, 3), Fraction(1, 3)]
+STEPS_CHOOSE = "max: 3, choice: expert, capacity: [1, 2/3, 1/3]"
+# With positions no two tokens have one score: equal tokens at the beginning of a text would, but for rounding.
+PLACES = {"embed": "learned(width: 256), positions(learned)", "positions": "learned"}
+
+
+def routed(step: Callable[["Step", Array], Array], depth: str, columns: int = 3, **other) -> System:
+    """Steps that some tokens take, by a router of so many columns: in bf16 others might."""
+    usual = {
+        "definitions": f"field route = linear({columns})\n",
+        "flow": "lie(att, ffn)",
+        "depth": f"routed(route, {depth})",
+        "options": "weights shared",
+        "fields": {"att": "att", "ffn": "ffn", "route": "route"},
+        "owner": lambda name, k: "",
+        "steps": 1,
+        "half": False,
+    }
+    return System(step, **(usual | other))
+
+
 SYSTEMS: dict[str, System] = {
     # The five of the first release, at all sizes.
     "prenorm": System(lie, sizes=ALL_SIZES),
@@ -1229,60 +1251,25 @@ field mlp = rmsnorm |> swiglu(hidden: 704) |> dropout(50%*(k + 1)/steps)
         owner=lambda name, k: "",
         steps=1,
     ),
-    # Steps that some tokens take: in bf16 others might.
-    "routed_tokens": System(
-        chosen_by_tokens,
-        definitions="field route = linear(3)\n",
-        flow="lie(att, ffn)",
-        depth="routed(route, max: 3, choice: token)",
-        options="weights shared",
-        fields={"att": "att", "ffn": "ffn", "route": "route"},
-        owner=lambda name, k: "",
-        steps=1,
-        half=False,
-    ),
-    # With positions, so that no two tokens have one score: equal tokens at the beginning of a text would, but for rounding.
-    "routed_steps": System(
-        chosen_by_steps([Fraction(1), Fraction(2, 3), Fraction(1, 3)]),
-        embed="learned(width: 256), positions(learned)",
-        positions="learned",
-        definitions="field route = linear(3)\n",
-        flow="lie(att, ffn)",
-        depth="routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3])",
-        options="weights shared",
-        fields={"att": "att", "ffn": "ffn", "route": "route"},
-        owner=lambda name, k: "",
-        steps=1,
-        half=False,
-    ),
+    # Steps that some tokens take.
+    "routed_tokens": routed(chosen_by_tokens, "max: 3, choice: token"),
+    "routed_steps": routed(chosen_by_steps(PARTS), STEPS_CHOOSE, **PLACES),
     # Mixture of depths: one step, with weights of its own.
-    "routed_once": System(
+    "routed_once": routed(
         chosen_by_steps([Fraction(3, 8)]),
-        embed="learned(width: 256), positions(learned)",
-        positions="learned",
-        definitions="field route = linear(1)\n",
-        flow="lie(att, ffn)",
-        depth="routed(route, max: 1, capacity: [3/8])",
+        "max: 1, capacity: [3/8]",
+        columns=1,
         options="weights per step",
         fields={"att": "att", "ffn": "ffn", "route": "once"},
         owner=lambda name, k: f"step.{k}." if name in ("att", "ffn") else "",
-        steps=1,
-        half=False,
+        **PLACES,
     ),
-    # The same with scores that say which tokens they are.
-    "routed_threshold": System(
-        chosen_by_steps([Fraction(1), Fraction(2, 3), Fraction(1, 3)]),
-        embed="learned(width: 256), positions(learned)",
-        positions="learned",
-        definitions="field route = linear(3)\n",
-        flow="lie(att, ffn)",
-        depth="routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3], threshold: 1/2)",
-        options="weights shared",
+    # The same as `routed_steps` with scores that say which tokens they are.
+    "routed_threshold": routed(
+        chosen_by_steps(PARTS),
+        f"{STEPS_CHOOSE}, threshold: 1/2",
         loss={"cross_entropy": 1.0, "choice": 0.125},
-        fields={"att": "att", "ffn": "ffn", "route": "route"},
-        owner=lambda name, k: "",
-        steps=1,
-        half=False,
+        **PLACES,
     ),
     # The published Universal Transformer.
     "universal_published": System(

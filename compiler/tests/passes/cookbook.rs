@@ -24,15 +24,20 @@ train {
 }
 ";
 
-/// Titles and programs of the page.
-fn recipes() -> Vec<(String, String)> {
+/// Titles and programs of the page, and the loss that a recipe says it is trained with.
+fn recipes() -> Vec<(String, String, String)> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cookbook.md");
     let page = std::fs::read_to_string(page).expect("docs/cookbook.md");
     let parts = page.split("\n### ").skip(1).map(|part| {
         let title = part.lines().next().expect("a title").to_string();
-        let program = part.split("```ode\n").nth(1).expect("a program");
+        let (text, program) = part.split_once("```ode\n").expect("a program");
         let program = program.split("```").next().expect("an end");
-        (title, program.to_string())
+        let loss = text.split('`').find(|code| code.starts_with("loss "));
+        (
+            title,
+            program.to_string(),
+            loss.unwrap_or_default().to_string(),
+        )
     });
     parts.collect()
 }
@@ -76,15 +81,10 @@ fn recipes_read_on_and_learn(part: usize) {
     const PARTS: usize = 4;
     let all = recipes();
     assert!(all.len() >= 68, "{} recipes", all.len());
-    for (title, program) in all.into_iter().skip(part).step_by(PARTS) {
+    for (title, program, loss) in all.into_iter().skip(part).step_by(PARTS) {
         let lines = program.lines().filter(|l| !l.is_empty()).count();
         assert!(lines <= LINES, "{title}: {lines} lines");
-        // What the text of the recipe says that a threshold needs.
-        let loss = match program.contains("threshold:") {
-            true => "  loss cross_entropy + 1/1000*choice\n}",
-            false => "}",
-        };
-        let train = TRAIN.replace('}', loss);
+        let train = TRAIN.replace('}', &format!("  {loss}\n}}"));
         let small = program.replace("context: 64", &format!("context: {CONTEXT}")) + &train;
         let manifest = build_manifest(&built(&small), &small, options());
         let manifest = manifest.expect(&title).manifest;
