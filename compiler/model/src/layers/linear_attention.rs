@@ -81,8 +81,8 @@ impl Layer for LinearAttention {
             meaning: "constant decays, as in RetNet; values are wider than keys",
         },
         Example {
-            text: "linear_attention(linear, linear, linear, heads: 4, chunks: 16)",
-            meaning: "in 16 chunks of the text beside each other",
+            text: "linear_attention(linear, linear, linear, heads: 4, chunks: 4)",
+            meaning: "in 4 chunks of the text beside each other",
         },
         Example {
             text: "linear_attention(linear(8), linear(8), linear, heads: 2, decay: linear(2) |> sigmoid)",

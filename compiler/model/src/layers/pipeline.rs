@@ -23,6 +23,7 @@ use odec_grammar::ast::{Arg, Body, BodyStmt, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::Dim;
+use odec_program::kernel::MOST_CHUNKS;
 use std::collections::BTreeMap;
 
 /// Where an expression is read.
@@ -269,12 +270,7 @@ impl Grid {
 /// Says what is wrong inside a field, whichever of a model's states it is applied to. Where the sizes are not known (a file without a model), nothing is
 /// said about what depends on them.
 pub fn check(leaf: &Leaf, model: &[OfModel], sink: &mut Vec<Diagnostic>) {
-    let some = OfModel::alone(Sizes {
-        vocab: Some(256),
-        context: 256,
-        width: 256,
-        grid: Some(Grid::square(16)),
-    });
+    let some = OfModel::alone(Sizes::SOME);
     let known = match model {
         [] => std::slice::from_ref(&some),
         known => known,
@@ -398,6 +394,13 @@ fn whole(
 }
 
 impl Sizes {
+    /// Of a model that is not known: so large that numbers which are bounded by a context fit.
+    pub const SOME: Sizes = Sizes {
+        vocab: Some(256),
+        context: MOST_CHUNKS,
+        width: 256,
+        grid: Some(Grid::square(32)),
+    };
     /// Of nothing.
     pub const NONE: Sizes = Sizes {
         vocab: None,

@@ -48,8 +48,8 @@ impl Layer for Scan {
             meaning: "one factor for all columns of a token",
         },
         Example {
-            text: "scan(linear |> sigmoid, linear, chunks: 16)",
-            meaning: "in 16 chunks of the text beside each other",
+            text: "scan(linear |> sigmoid, linear, chunks: 4)",
+            meaning: "in 4 chunks of the text beside each other",
         },
     ];
     const ROLE: Option<&'static str> = None;

@@ -523,12 +523,7 @@ fn learned(reader: &mut LayerReader, name: &Ident, shape: &[Expr], init: &Expr) 
 
 /// Says what is wrong inside a layer, whether or not a field uses it: nothing that depends on what it would be given.
 pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
-    let sizes = Sizes {
-        vocab: Some(256),
-        context: 256,
-        width: 256,
-        grid: Some(super::Grid::square(16)),
-    };
+    let sizes = Sizes::SOME;
     let given = Given::nothing(layer);
     let values = layer.values().enumerate();
     let values = values.map(|(i, name)| Named::of_tokens(name.clone(), i, sizes.width));
