@@ -43,6 +43,7 @@ pub mod noise;
 pub mod optimizers;
 pub mod quantized;
 pub mod real;
+pub mod recent;
 pub mod rng;
 pub mod schedules;
 pub mod site;
@@ -57,6 +58,7 @@ pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;
 pub use names::{EntryId, ResultId};
 pub use quantized::Quantized;
+pub use recent::Recent;
 use serde::{Deserialize, Serialize};
 pub use site::Site;
 pub use size::{Bindings, Dim, Maxima, Size};
@@ -131,7 +133,7 @@ pub enum Slot {
     Output(u32),
 }
 
-/// A kernel argument: a slot and a byte offset into it, `offset + stride · past + row · first`, `first` being the first row
+/// A kernel argument: a slot and a byte offset into it, `offset + stride · past + recent · recent + row · first`, `first` being the first row
 /// of the piece at hand ([`Pieces`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operand {
@@ -140,6 +142,9 @@ pub struct Operand {
     /// Bytes further for each token that earlier runs have seen: rows of a table or of a cache.
     #[serde(default, skip_serializing_if = "size::nothing")]
     pub stride: u64,
+    /// Bytes further for each of those tokens that windows keep rows of: rows of such a cache.
+    #[serde(default, skip_serializing_if = "size::nothing")]
+    pub recent: u64,
     /// Bytes further for each row before the piece at hand.
     #[serde(default, skip_serializing_if = "size::nothing")]
     pub row: u64,
@@ -152,6 +157,7 @@ impl Operand {
             slot,
             offset,
             stride: 0,
+            recent: 0,
             row: 0,
         }
     }
@@ -231,8 +237,10 @@ impl Piece {
     /// Where an operand begins in its slot, in bytes; `None` on overflow.
     pub fn start(self, o: &Operand, at: Bindings) -> Option<u64> {
         let past = o.stride.checked_mul(at.past)?;
+        let recent = o.recent.checked_mul(at.recent())?;
         let before = o.row.checked_mul(self.first)?;
-        o.offset.checked_add(past)?.checked_add(before)
+        let kept = past.checked_add(recent)?;
+        o.offset.checked_add(kept)?.checked_add(before)
     }
 }
 
@@ -247,6 +255,9 @@ pub struct Kept {
     pub row: u64,
     /// Whether there is a row for each token so far, or all of them whatever their number.
     pub grows: bool,
+    /// Whether it grows, and the first tokens' rows are dropped ([`Recent`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recent: bool,
 }
 
 /// A straight-line instruction list with its own arena.

@@ -18,7 +18,7 @@ pub use loss::{Counted, Loss, Masked, Predicts};
 pub use tables::{LongWaves, Places, Table, Turns, Waves};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 24;
+pub const FORMAT: u32 = 25;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

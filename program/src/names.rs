@@ -14,6 +14,8 @@ pub const PATCHES: &str = "patches";
 pub const VECTORS: &str = "vectors";
 /// How many tokens stand before each token in its text, where a run reads tokens of several texts.
 pub const PLACES: &str = "places";
+/// The same without those tokens of which windows keep nothing any more: nobody gives them, since who runs an entry drops them.
+pub const RECENT_PLACES: &str = "recent_places";
 /// What the input of an encoder is called by custom; its label says.
 pub const SOURCE: &str = "source";
 pub const TARGETS: &str = "targets";
@@ -22,11 +24,12 @@ pub const TIME: &str = "time";
 pub const LABEL: &str = "label";
 
 /// Inputs that a model has without saying so: no label is one of these.
-pub const INPUTS: [&str; 9] = [
+pub const INPUTS: [&str; 10] = [
     TOKENS,
     PATCHES,
     VECTORS,
     PLACES,
+    RECENT_PLACES,
     TARGETS,
     TIME,
     LABEL,

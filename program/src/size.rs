@@ -4,6 +4,7 @@
 //! is. An input says that its rows have it (`Beginning::value` in `odec-model`; all inputs with labels share the source's), a batch how many there
 //! are (`Batch::at` in `odec-runtime`). Attention between two lengths is `Attend::others`.
 
+use crate::Recent;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,6 +27,9 @@ pub struct Bindings {
     /// Tokens of each sequence that earlier runs have seen: the run's first token has this position.
     #[serde(default, skip_serializing_if = "nothing")]
     pub past: u64,
+    /// Of the tokens before, the first ones of which windows keep nothing any more ([`Recent`]).
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub dropped: u64,
     /// Tokens of each row of the source; 0 where a run reads none.
     #[serde(default, skip_serializing_if = "nothing")]
     pub source: u64,
@@ -38,6 +42,7 @@ impl Bindings {
             batch,
             seq,
             past: 0,
+            dropped: 0,
             source: 0,
         }
     }
@@ -48,6 +53,14 @@ impl Bindings {
     /// The same beside sources of so many tokens.
     pub const fn beside(self, source: u64) -> Bindings {
         Bindings { source, ..self }
+    }
+    /// The same where windows keep nothing of the first tokens, so many.
+    pub const fn dropping(self, dropped: u64) -> Bindings {
+        Bindings { dropped, ..self }
+    }
+    /// Tokens before those of the run of which windows keep rows.
+    pub const fn recent(self) -> u64 {
+        self.past.saturating_sub(self.dropped)
     }
 }
 
@@ -63,6 +76,9 @@ pub struct Maxima {
     /// each begin at the first token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// What is kept of a text where attention has a window that is much shorter: runs read pieces of texts then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Recent>,
 }
 
 impl Maxima {
@@ -73,12 +89,19 @@ impl Maxima {
             seq,
             source: 0,
             tokens: None,
+            kept: None,
         }
     }
 
     /// The same beside sources of so many tokens.
     pub const fn beside(self, source: u64) -> Maxima {
         Maxima { source, ..self }
+    }
+
+    /// The most tokens of each sequence that a run may read.
+    pub fn piece(self) -> u64 {
+        let piece = self.kept.map_or(u64::MAX, Recent::piece);
+        self.seq.min(piece)
     }
 
     /// Whether a run may be of this size.
@@ -90,6 +113,7 @@ impl Maxima {
         (1..=self.batch).contains(&at.batch)
             && at.seq > 0
             && end <= self.seq
+            && at.seq <= self.piece()
             && at.source <= self.source
             && (self.source == 0 || at.source > 0 && at.past == 0)
             && self.tokens.is_none_or(fits)
@@ -99,7 +123,7 @@ impl Maxima {
     pub fn longest(self) -> Bindings {
         let longer = self.seq.max(self.source);
         let fit = self.tokens.map_or(u64::MAX, |n| n / longer.max(1));
-        Bindings::new(self.batch.min(fit.max(1)), self.seq).beside(self.source)
+        Bindings::new(self.batch.min(fit.max(1)), self.piece()).beside(self.source)
     }
 
     /// Sizes of which one has at least as much of everything that grows with powers of the batch and of lengths as any run: few of the longest
@@ -114,7 +138,7 @@ impl Maxima {
         let mut ends: Vec<Bindings> = vec![];
         for batch in batches.into_iter().map(|n| n.min(self.batch)) {
             let left = |tokens: u64| tokens.min(fit(batch));
-            ends.push(Bindings::new(batch, left(self.seq)).beside(left(self.source)));
+            ends.push(Bindings::new(batch, left(self.piece())).beside(left(self.source)));
         }
         ends.sort_by_key(|at| at.batch);
         ends.dedup();
@@ -141,8 +165,11 @@ impl fmt::Display for Maxima {
         if self.source > 0 {
             write!(f, " beside 1..={}", self.source)?;
         }
-        match self.tokens {
-            Some(n) => write!(f, ", at most {n} together"),
+        if let Some(n) = self.tokens {
+            write!(f, ", at most {n} together")?;
+        }
+        match self.kept {
+            Some(kept) => write!(f, ", in pieces of at most {}", kept.piece()),
             None => Ok(()),
         }
     }
@@ -174,7 +201,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// A product `factor · B^batch · S^seq · T^source · P^past`, P the tokens that earlier runs have seen.
+/// A product `factor · B^batch · S^seq · T^source · P^past · R^recent`, P the tokens that earlier runs have seen, R those of them that windows keep rows of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Size {
     pub factor: u64,
@@ -184,6 +211,8 @@ pub struct Size {
     pub seq: u8,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub past: u8,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recent: u8,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub source: u8,
 }
@@ -204,6 +233,10 @@ impl Size {
     };
     pub const PAST: Size = Size {
         past: 1,
+        ..Size::ONE
+    };
+    pub const RECENT: Size = Size {
+        recent: 1,
         ..Size::ONE
     };
     pub const SOURCE: Size = Size {
@@ -227,6 +260,7 @@ impl Size {
             batch: 0,
             seq: 0,
             past: 0,
+            recent: 0,
             source: 0,
         }
     }
@@ -264,21 +298,23 @@ impl Size {
             .checked_mul(p(b.batch, self.batch)?)?
             .checked_mul(p(b.seq, self.seq)?)?
             .checked_mul(p(b.source, self.source)?)?
-            .checked_mul(p(b.past, self.past)?)
+            .checked_mul(p(b.past, self.past)?)?
+            .checked_mul(p(b.recent(), self.recent)?)
     }
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut parts = Vec::new();
-        let powers = [self.batch, self.seq, self.source, self.past];
-        if self.factor != 1 || powers == [0; 4] {
+        let powers = [self.batch, self.seq, self.source, self.past, self.recent];
+        if self.factor != 1 || powers == [0; 5] {
             parts.push(self.factor.to_string());
         }
         parts.extend((0..self.batch).map(|_| "B".to_string()));
         parts.extend((0..self.seq).map(|_| "S".to_string()));
         parts.extend((0..self.source).map(|_| "T".to_string()));
         parts.extend((0..self.past).map(|_| "P".to_string()));
+        parts.extend((0..self.recent).map(|_| "R".to_string()));
         f.write_str(&parts.join("·"))
     }
 }

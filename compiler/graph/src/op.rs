@@ -167,11 +167,11 @@ pub enum Kind {
     Attend(Attend),
     /// Operands q, k, v, o, lse, d_o; results d_q, d_k, d_v.
     AttendBackward(Attend),
-    /// Operands q and the kept keys and values; result o.
-    AttendCached(Attend),
+    /// Operands q and the kept keys and values; result o. How many are kept before those of the run.
+    AttendCached(Attend, Size),
     /// Operand 1's rows go behind the earlier ones of operand 0, a source: no launch where they are computed there. `each`: one row of each of
-    /// several sequences.
-    Append { each: bool },
+    /// several sequences. `recent`: behind those that are not dropped.
+    Append { each: bool, recent: bool },
     /// The only operand, a source, from row `past` on: no launch.
     FromPast,
     /// Scatter-add of operand 1's rows at operand 0's indices, onto zeros.

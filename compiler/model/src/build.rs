@@ -8,6 +8,7 @@ use super::graph_builder::GraphBuilder;
 use super::kv::KvMode;
 use super::layers::network::Network;
 use super::passed::Passed;
+use super::recent::Windows;
 use super::spec::Spec;
 use super::step_count::StepCount;
 use crate::codes;
@@ -67,12 +68,29 @@ pub fn several(
 }
 
 fn decoding(spec: &Spec, params: &[Parameter], kv: KvMode) -> Result<Graph, BuildError> {
-    let mut b = Builder::new();
-    let mut model = GraphBuilder::new(spec, params);
-    model.kv = kv;
-    let made = model.result(&mut b)?;
+    let (mut b, _, made) = continuing(spec, params, kv)?;
     b.output(spec.output.result(), made);
     Ok(b.finish())
+}
+
+/// The result of a model for tokens that come after others, and what it was built with: once more where windows need recent tokens alone.
+fn continuing<'s>(
+    spec: &'s Spec,
+    params: &'s [Parameter],
+    kv: KvMode,
+) -> Result<(Builder, GraphBuilder<'s>, Value), BuildError> {
+    let build = |windows: Windows| {
+        let mut b = Builder::new();
+        let mut model = GraphBuilder::new(spec, params);
+        (model.kv, model.windows) = (kv, windows);
+        let made = model.result(&mut b)?;
+        Ok((b, model, made))
+    };
+    let built = build(Windows::default())?;
+    match built.1.windows.found(spec.sizes.context) {
+        None => Ok(built),
+        Some(windows) => build(windows),
+    }
 }
 
 /// How one text is made of another, token by token.
@@ -108,10 +126,7 @@ pub fn translation(spec: &Spec, params: &[Parameter]) -> Result<Option<Translati
     {
         return Ok(None);
     }
-    let mut b = Builder::new();
-    let mut model = GraphBuilder::new(spec, params);
-    model.kv = KvMode::Several;
-    let logits = model.result(&mut b)?;
+    let (mut b, model, logits) = continuing(spec, params, KvMode::Several)?;
     // Both are parts of one graph: its appends to what is kept of the source, and what reads that.
     let mut encode = b.clone();
     for (n, kept) in model.of_source.iter().enumerate() {

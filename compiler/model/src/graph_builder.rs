@@ -3,11 +3,12 @@
 //! Stage programs are unrolled step by step (`phase.rs`): an `Eval` becomes the field's layer, a `Combine` one op with exact coefficients.
 //! A parameter is made once: before the steps if all share it (`shared_values.rs`), else where it is first used.
 
-use super::kv::KvMode;
+use super::kv::{Kept, KvMode};
 use super::layers::Sizes;
 use super::param_values::ParamValues;
 use super::passed::Passed;
 use super::position_tables::PositionTables;
+use super::recent::Windows;
 use super::spec::Spec;
 use super::step_count::StepCount;
 use super::terms::Collected;
@@ -24,12 +25,14 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) params: ParamValues<'s>,
     pub(super) tables: PositionTables,
     pub(super) kv: KvMode,
-    /// Where the tokens of several texts stand in them.
-    pub(super) places: Option<Value>,
+    /// Where the tokens of several texts stand in them, and among those that windows keep.
+    pub(super) places: [Option<Value>; 2],
+    /// Which attention reads recent tokens alone.
+    pub(super) windows: Windows,
     /// Names of what outlives a run.
     pub(super) kept: BTreeSet<String>,
     /// What attention reads in the place of a value of this run, or of the other sequence: all rows that are kept of it.
-    pub(super) kept_rows: BTreeMap<(Value, bool), Value>,
+    pub(super) kept_rows: BTreeMap<(Value, Kept), Value>,
     /// Keys and values of the first sequence, behind what is kept of it.
     pub(super) of_source: Vec<Value>,
     /// What holds the tokens of the sequence at hand.
@@ -68,7 +71,8 @@ impl<'s> GraphBuilder<'s> {
             params: ParamValues::new(params),
             tables: PositionTables::default(),
             kv: KvMode::Prefill,
-            places: None,
+            places: [None; 2],
+            windows: Windows::default(),
             kept: BTreeSet::new(),
             kept_rows: BTreeMap::new(),
             of_source: Vec::new(),

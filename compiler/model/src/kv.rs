@@ -4,7 +4,7 @@
 //! kept under the site that made them, and rows of positions begin after the tokens so far. Of several sequences all but the last are read whole; what the last
 //! one's attention reads of them is kept once, for all texts that are tried as its translation.
 //!
-//! What is kept of a text is a `Cache` with a row for each token, or a `Carry` of one size, made here where layers ask for it. Entry `decode` reads
+//! What is kept of a text is a `Cache` with a row for each token, or for each that a window sees (`recent.rs`), or a `Carry` of one size, made here where layers ask for it. Entry `decode` reads
 //! one text, any number of tokens; entry `extend` reads one token of each of several texts, each at its place. Both list what they keep in the same
 //! order, so that a text can go from one to the other (`runtime/src/executor/kept.rs`, `runtime/src/infer/reader.rs`).
 
@@ -26,6 +26,14 @@ pub(super) enum KvMode {
     Cached,
     /// The same for several texts, each a token longer in every run, and each as long as it is.
     Several,
+}
+
+/// What is kept of a value that attention reads: rows of all tokens, or of recent ones, which windows see; or of the other sequence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kept {
+    All,
+    Recent,
+    OfSource,
 }
 
 impl GraphBuilder<'_> {
@@ -89,9 +97,10 @@ impl GraphBuilder<'_> {
         let mut operands = operands.to_vec();
         let numbers = attention.partial.then(|| (operands.len() - 1, "numbers"));
         for (n, what) in [(1, "k"), (2, "v")].into_iter().chain(numbers) {
-            operands[n] = self.kept_once(b, operands[n], true, |g, b, x| {
-                let cache = g.cache(b, x, what, true)?;
-                let made = b.push1(Append { each: false }, &[cache, x])?;
+            operands[n] = self.kept_once(b, operands[n], Kept::OfSource, |g, b, x| {
+                let path = g.kept_path(format!("{}.{what}", b.site));
+                let cache = g.cache(b, x, path, g.spec.source_context(), true)?;
+                let made = b.push1(Append::default(), &[cache, x])?;
                 g.of_source.push(made);
                 Ok(cache)
             })?;
@@ -99,6 +108,7 @@ impl GraphBuilder<'_> {
         let op = CachedAttention {
             attention,
             each: true,
+            recent: false,
         };
         b.push1(op, &operands)
     }
@@ -108,32 +118,30 @@ impl GraphBuilder<'_> {
         &mut self,
         b: &mut Builder,
         x: Value,
-        of_source: bool,
+        how: Kept,
         keep: impl FnOnce(&mut Self, &mut Builder, Value) -> Result<Value, TypeError>,
     ) -> Result<Value, TypeError> {
-        if let Some(rows) = self.kept_rows.get(&(x, of_source)) {
+        if let Some(rows) = self.kept_rows.get(&(x, how)) {
             return Ok(*rows);
         }
         let rows = keep(self, b, x)?;
-        self.kept_rows.insert((x, of_source), rows);
+        self.kept_rows.insert((x, how), rows);
         Ok(rows)
     }
 
-    /// Room for keys or values at the site at hand: those of each sequence, or of one source.
+    /// Room for keys or values: those of each sequence, or of one source.
     fn cache(
         &mut self,
         b: &mut Builder,
         x: Value,
-        what: &str,
+        path: String,
+        positions: u64,
         one: bool,
     ) -> Result<Value, TypeError> {
         let cache = Cache {
             elem: Elem::Real,
-            path: self.kept_path(format!("{}.{what}", b.site)),
-            positions: match one {
-                true => self.spec.source_context(),
-                false => self.spec.sizes.context,
-            },
+            path,
+            positions,
             width: b.ty(x).cols(),
             one,
         };
@@ -150,34 +158,57 @@ impl GraphBuilder<'_> {
         let each = self.kv == KvMode::Several;
         let mut operands = operands.to_vec();
         let numbers = attention.partial.then(|| (operands.len() - 1, "numbers"));
-        for (n, what) in [(1, "k"), (2, "v")].into_iter().chain(numbers) {
-            operands[n] = self.kept_once(b, operands[n], false, |g, b, x| {
-                let cache = g.cache(b, x, what, false)?;
-                let places = g.places(b)?;
+        let kept: Vec<(usize, &str)> = [(1, "k"), (2, "v")].into_iter().chain(numbers).collect();
+        let read = kept.iter().map(|(n, _)| operands[*n]).collect();
+        let recent = self.windows.next(attention.window, read);
+        let (how, rows) = match recent {
+            Some(recent) => (Kept::Recent, recent.rows),
+            None => (Kept::All, self.spec.sizes.context),
+        };
+        let append = Append {
+            each,
+            recent: recent.is_some(),
+        };
+        for (n, what) in kept {
+            operands[n] = self.kept_once(b, operands[n], how, |g, b, x| {
+                let path = g.kept_path(format!("{}.{what}", b.site));
+                let cache = g.cache(b, x, path, rows, false)?;
+                let places = g.places_among(b, append.recent)?;
                 let given: Vec<Value> = [cache, x].into_iter().chain(places).collect();
-                b.push1(Append { each }, &given)
+                b.push1(append, &given)
             })?;
         }
         // Behind keys and values, before all others.
-        if let Some(places) = self.places(b)? {
+        if let Some(places) = self.places_among(b, append.recent)? {
             operands.insert(3, places);
         }
-        b.push1(CachedAttention { attention, each }, &operands)
+        let op = CachedAttention {
+            attention,
+            each,
+            recent: append.recent,
+        };
+        b.push1(op, &operands)
     }
 
     /// Where the token of each of several texts stands in its text; `None` where all tokens of a run follow each other.
     pub(super) fn places(&mut self, b: &mut Builder) -> Result<Option<Value>, TypeError> {
+        self.places_among(b, false)
+    }
+
+    /// The same, or where it stands among the recent tokens that windows keep.
+    fn places_among(&mut self, b: &mut Builder, recent: bool) -> Result<Option<Value>, TypeError> {
         if self.kv != KvMode::Several {
             return Ok(None);
         }
-        if self.places.is_none() {
+        let which = usize::from(recent);
+        if self.places[which].is_none() {
             let place = Input {
-                name: names::PLACES.into(),
+                name: [names::PLACES, names::RECENT_PLACES][which].into(),
                 ty: TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]),
             };
-            self.places = Some(b.push1(place, &[])?);
+            self.places[which] = Some(b.push1(place, &[])?);
         }
-        Ok(self.places)
+        Ok(self.places[which])
     }
 
     /// What a run leaves to the next, `[B, rows, width]`, under the site's name and one more; `None` where a run sees all tokens.

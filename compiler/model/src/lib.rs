@@ -67,6 +67,7 @@ mod phase;
 mod position_tables;
 pub mod positions;
 mod random;
+mod recent;
 mod reports;
 mod routed;
 mod routing;

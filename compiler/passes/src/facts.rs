@@ -166,7 +166,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Columns => Role::Columns,
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
-        Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
+        Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(..) => Role::Fresh,
         Kind::Append { .. } | Kind::One(_) => Role::Fresh,
         Kind::Grouped { .. } | Kind::GroupedOuter { .. } => Role::Fresh,
         Kind::Rows { reads, rule } => {

@@ -237,7 +237,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
                 None => format!("rounded@{}", o.offset),
             }
         }
-        Slot::Cache => match o.stride {
+        Slot::Cache => match o.stride + o.recent {
             0 => format!("cache@{}", o.offset),
             _ => format!("cache@{}, new", o.offset),
         },

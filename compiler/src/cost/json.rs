@@ -49,6 +49,7 @@ pub fn json(c: &Cost) -> Value {
         },
         "memory": c.policies.iter().map(policy).collect::<Vec<_>>(),
         "cache_bytes_per_token": c.decode.map(|d| d.bytes_per_token),
+        "window_bytes": c.decode.map(|d| d.window_bytes),
         "carried_bytes": c.decode.map(|d| d.carried_bytes),
     })
 }

@@ -16,7 +16,9 @@ pub use operations::{Operations, RowShare};
 use crate::model::inputs::Unit;
 use crate::model::step::SOLVE;
 use crate::model::{Built, Capacity};
-use crate::passes::assemble::{AssembleError, Assembled, ModelParts, Options, Passed, gradient};
+use crate::passes::assemble::{
+    AssembleError, Assembled, ModelParts, Options, Passed, gradient, recent_caches,
+};
 use crate::passes::body::dtype;
 use crate::passes::layout::{ParamTable, TooManyParams};
 use crate::passes::revolve::replays;
@@ -100,8 +102,10 @@ pub struct Decode {
     pub first: Operations,
     /// The last token's that the context holds.
     pub last: Operations,
-    /// Bytes of keys and values that each token adds.
+    /// Bytes of keys and values that each token adds, those of windows aside.
     pub bytes_per_token: u64,
+    /// Bytes of keys and values that windows keep, where these are fewer than those of a whole context.
+    pub window_bytes: u64,
     /// Bytes that a run leaves to the next, however many tokens it read.
     pub carried_bytes: u64,
 }
@@ -446,10 +450,14 @@ fn decode(graph: &Graph, context: u64, real: DType) -> Decode {
         let at = Bindings::new(1, 1).after(past);
         operations::count_varying(graph, at, |_| true, |_| RowShare::ALL)
     };
-    let (mut bytes_per_token, mut carried_bytes) = (0, 0);
-    for (_, n) in graph.nodes() {
+    let recent = recent_caches(graph);
+    let (mut bytes_per_token, mut window_bytes, mut carried_bytes) = (0, 0, 0);
+    for (number, n) in graph.nodes() {
         let each = dtype(&n.types[0], real).bytes();
         match &n.op {
+            OpKind::Cache(c) if recent.contains(&number) => {
+                window_bytes += c.positions * c.width * each;
+            }
             OpKind::Cache(c) => bytes_per_token += c.width * each,
             OpKind::Carry(c) => carried_bytes += c.rows * c.width * each,
             _ => {}
@@ -459,6 +467,7 @@ fn decode(graph: &Graph, context: u64, real: DType) -> Decode {
         first: after(0),
         last: after(context - 1),
         bytes_per_token,
+        window_bytes,
         carried_bytes,
     }
 }

@@ -222,7 +222,7 @@ fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
             let rows = rows(&ins[0]).saturating_mul(ins[0].cols());
             found.contractions = grouped(&node.op, [rows, of.n.saturating_mul(of.k)], at, share);
         }
-        Kind::Attend(a) | Kind::AttendCached(a) => {
+        Kind::Attend(a) | Kind::AttendCached(a, _) => {
             found.attention = a.forward_products().saturating_mul(seen(&a));
         }
         Kind::AttendBackward(a) => {

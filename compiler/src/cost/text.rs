@@ -196,10 +196,16 @@ pub fn write(page: &mut Page, c: &Cost) {
         &format!("{}: parameters, moments", bytes(c.state_bytes)),
     );
     if let Some(d) = c.decode {
-        if d.bytes_per_token > 0 || d.carried_bytes == 0 {
-            let all = c.cache_bytes.saturating_sub(d.carried_bytes);
+        let bounded = d.window_bytes + d.carried_bytes;
+        if d.bytes_per_token > 0 || bounded == 0 {
+            let all = c.cache_bytes.saturating_sub(bounded);
             let (each, all) = (bytes(d.bytes_per_token), bytes(all));
             let said = format!("{each} per token, {all} for the context");
+            page.fact("KV cache", &said);
+        }
+        if d.window_bytes > 0 {
+            let kept = bytes(d.window_bytes);
+            let said = format!("{kept} for windows, however long the text is");
             page.fact("KV cache", &said);
         }
         if d.carried_bytes > 0 {

@@ -56,6 +56,7 @@ mod starts;
 mod systems;
 mod time_dependent;
 mod translators;
+mod windows;
 mod work;
 
 /// As the program has it.

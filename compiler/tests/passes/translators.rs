@@ -358,7 +358,8 @@ fn batches_of_tokens_run_at_any_shape() {
             batch: 12,
             seq: 12,
             source: 15,
-            tokens: Some(24)
+            tokens: Some(24),
+            kept: None,
         }
     );
     assert_eq!(forward, Maxima::new(1, 12).beside(15));
@@ -473,15 +474,19 @@ fn programs_give_the_same_bits() {
     }
 }
 
-/// Texts that a search finds with so many kept, and their probabilities.
-fn found(manifest: &Manifest, beam: usize) -> Vec<Translation> {
-    let mut e = started(manifest);
-    let search = Search {
+fn search(beam: usize) -> Search {
+    Search {
         beam,
         length_penalty: 0.6,
         min_length: 4,
         max_length: Some(9),
-    };
+    }
+}
+
+/// Texts that a search finds with so many kept, and their probabilities.
+fn found(manifest: &Manifest, beam: usize) -> Vec<Translation> {
+    let mut e = started(manifest);
+    let search = search(beam);
     let texts = ["ab", "a longer", "Zürich", "x"].map(String::from);
     let all = translate(&mut e, &Tokenizer::bytes(), &texts, &search, &mut |_| {});
     all.unwrap()
@@ -556,6 +561,35 @@ fn translations_with_kept_keys_are_those_computed_anew() {
             );
         }
     }
+}
+
+/// A window that is much shorter than the texts: rows are moved while texts take the place of each other.
+#[test]
+fn long_translations_keep_recent_tokens() {
+    let (_, text) = model(PLAIN, CROSS, "");
+    let text = text
+        .replace("causal, rope)", "causal, rope, window: 2)")
+        .replace("context: 12", "context: 150");
+    let m = manifest(&(source::built(&text), text), options());
+    let kept = &m.program.entries[&EntryId::Extend].kept;
+    assert!(kept.iter().all(|k| k.recent && k.rows == 128), "{kept:?}");
+    let search = Search {
+        min_length: 140,
+        max_length: Some(145),
+        ..search(2)
+    };
+    let found = |m: &Manifest| {
+        let texts = ["ab".to_string()];
+        let all = translate(
+            &mut started(m),
+            &Tokenizer::bytes(),
+            &texts,
+            &search,
+            &mut |_| {},
+        );
+        all.unwrap()
+    };
+    assert_eq!(found(&m), found(&anew(&m)));
 }
 
 /// More texts than rows are planned for, and keys in bf16 of an odd number of columns: each token is computed anew.

@@ -11,10 +11,10 @@ use super::scores::{Scores, Shaping};
 use super::signature::{Count, Dimension, Mode, OperandAccess, Pairs, Signature, Work};
 use super::validate::{self, MOST_HEAD, MOST_HEADS};
 use super::{Indices, Kind, Launch, Order, Sample};
-use crate::DType;
 use crate::eval::{Evaluator, Memory};
 use crate::expr::{BinaryOp, Body, Expr, ExprId, UnaryOp};
 use crate::real::Real;
+use crate::{DType, Recent};
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -106,7 +106,7 @@ impl Hash for Attend {
 
 impl Attend {
     /// Query rows and key rows of a block.
-    pub const BLOCK: u64 = 64;
+    pub const BLOCK: u64 = Recent::BLOCK;
     /// Query rows of a tile of the cached kernel.
     pub const QUERIES: u64 = 16;
 

@@ -96,13 +96,16 @@ fn planned(maxima: Maxima) -> Result<(), String> {
         seq,
         source,
         tokens,
+        kept,
     } = maxima;
     let some = |n: u64| (1..=LARGEST).contains(&n);
     let few = |size: Size| maxima.most(|at| size.at(at)).is_some_and(|n| n <= LARGEST);
     let longer = seq.max(source);
     let together = tokens.is_none_or(|n| some(n) && n >= longer);
     let fits = few(Size::TOKENS) && few(Size::SOURCES) && source <= LARGEST && together;
-    match some(batch) && some(seq) && fits {
+    // A run finds room for a token at least.
+    let kept = kept.is_none_or(|k| some(k.window) && some(k.rows) && k.piece() > 0);
+    match some(batch) && some(seq) && fits && kept {
         true => Ok(()),
         false => {
             let beside = match source {
@@ -209,10 +212,17 @@ fn entry(m: &Manifest, id: EntryId, e: &Entry, signatures: &[Signature]) -> Resu
         let decode = m.program.entries.get(&EntryId::Decode);
         alike(decode, e).or_else(|what| invalid(format!("entry {name}"), what))?;
     }
-    // Behind others, where they may be: the last token alone.
+    // Behind others, where they may be: the last token alone, and as many as there may be where as many are kept as there is room for.
     let most = max.tokens.map_or(max.batch, |n| max.batch.min(n));
-    let late = Bindings::new(most, 1).after(max.seq - 1);
-    let late = (max.source == 0).then_some(late);
+    let piece = max.kept.map(|_| max.piece());
+    let late = [1].into_iter().chain(piece).map(|seq| {
+        let past = max.seq - seq;
+        let recent = max.kept.map_or(past, |k| k.rows.saturating_sub(seq));
+        let batch = if seq == 1 { most } else { 1 };
+        let at = Bindings::new(batch, seq).after(past);
+        at.dropping(past.saturating_sub(recent))
+    });
+    let late = late.filter(|_| max.source == 0);
     for at in max.ends().into_iter().chain(late) {
         for (i, piece) in e.launches(at) {
             let instr = &e.instrs[i];
@@ -235,6 +245,11 @@ fn kept(e: &Entry, cache: Range<u64>) -> Result<(), String> {
         let whole = k.offset.is_multiple_of(WORD) && k.row.is_multiple_of(WORD);
         !whole || k.offset < cache.start || end.is_none_or(|end| end > cache.end)
     };
+    let rows = e.maxima.kept.map(|k| k.rows);
+    let recent = |k: &&Kept| k.recent && (!k.grows || Some(k.rows) != rows);
+    if let Some(k) = e.kept.iter().find(recent) {
+        return Err(format!("{} rows of recent tokens are kept", k.rows));
+    }
     match e.kept.iter().find(wrong) {
         None => Ok(()),
         Some(k) => Err(format!(
@@ -246,9 +261,9 @@ fn kept(e: &Entry, cache: Range<u64>) -> Result<(), String> {
 
 /// What is kept of one text becomes what is kept of one of several.
 fn alike(decode: Option<&Entry>, extend: &Entry) -> Result<(), String> {
-    let kept = |e: &Entry| -> Vec<(u64, u64, bool)> {
-        let each = e.kept.iter().map(|k| (k.rows, k.row, k.grows));
-        each.collect()
+    let kept = |e: &Entry| -> Vec<(u64, u64, [bool; 2])> {
+        let each = e.kept.iter();
+        each.map(|k| (k.rows, k.row, [k.grows, k.recent])).collect()
     };
     match decode.is_none_or(|decode| kept(decode) == kept(extend)) {
         true => Ok(()),
@@ -340,7 +355,8 @@ fn instruction(
         };
         // Memory is handed out in words, whatever they hold.
         let align = access.dtype.bytes().max(WORD);
-        if o.offset % align != 0 || o.stride % align != 0 || o.row % access.dtype.bytes() != 0 {
+        let whole = [o.offset, o.stride, o.recent].map(|n| n % align);
+        if whole != [0; 3] || o.row % access.dtype.bytes() != 0 {
             return what("is not aligned");
         }
         if o.slot == Slot::Cache && o.offset < cache.start {
@@ -379,7 +395,7 @@ fn instruction(
         let size = p.real.bytes();
         let fits = |(bytes, dtype): (u64, Option<DType>)| {
             let end = Piece::ALL.start(o, at).and_then(|s| s.checked_add(size));
-            let aligned = o.offset % size == 0 && o.stride % size == 0;
+            let aligned = [o.offset, o.stride, o.recent].map(|n| n % size) == [0; 3];
             aligned && dtype.is_none_or(|d| d == p.real) && end.is_some_and(|end| end <= bytes)
         };
         if !slot_bytes(m, e, o.slot).is_some_and(fits) {
@@ -401,6 +417,7 @@ fn instruction(
             noise::KEY => None,
             name if is_depth(name) => None,
             names::PLACES => Some(e.maxima.seq),
+            names::RECENT_PLACES => e.maxima.kept.map(|k| k.rows),
             name => Some(m.model.kinds(name)),
         });
         let rows = instr.dims[rows];

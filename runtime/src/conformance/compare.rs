@@ -222,7 +222,11 @@ pub(crate) fn results(
             .chain([text.len()]);
         for cut in cuts {
             if cut > past {
-                logits.extend(all(reader.read(&text[past..cut])?));
+                let mut before = vec![];
+                let last =
+                    reader.read_each(&text[past..cut], &mut |read| before.extend(all(read)))?;
+                logits.extend(before);
+                logits.extend(all(last));
                 past = cut;
             }
         }

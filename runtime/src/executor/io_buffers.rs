@@ -153,6 +153,7 @@ pub(crate) fn fill_all(
             (_, Some(steps)) => steps,
             (noise::KEY, _) => 1 << noise::BITS,
             (names::PLACES, _) => at.past + 1,
+            (names::RECENT_PLACES, _) => at.recent() + 1,
             _ => manifest.model.kinds(&io.name),
         };
         fill(io, at, *value, below, buffer)?;

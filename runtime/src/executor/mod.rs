@@ -11,6 +11,7 @@ pub(crate) mod io_buffers;
 mod kept;
 pub(crate) mod nonfinite;
 pub mod profile;
+mod recent;
 pub(crate) mod run_error;
 pub mod step_count;
 
@@ -27,7 +28,7 @@ pub use crate::executor::run_error::{RunError, find};
 use io_buffers::{IoBuffers, Ticket};
 use kept::KeptMemory;
 use odec_program::manifest::{Manifest, Param};
-use odec_program::{Bindings, Coeff, DType, EntryId, Operand, Piece, Slot};
+use odec_program::{Bindings, Coeff, DType, Entry, EntryId, Operand, Piece, Slot, names};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
@@ -395,7 +396,19 @@ impl Executor {
     /// Whether an entry reads such an input.
     pub fn has_input(&self, entry: EntryId, name: &str) -> bool {
         let entry = self.manifest().program.entries.get(&entry);
-        entry.is_some_and(|e| e.inputs.iter().any(|io| io.name == name))
+        entry.is_some_and(|e| reads(e, name))
+    }
+
+    /// Whether an entry is told where the tokens of several texts stand in them.
+    pub fn reads_places(&self, entry: EntryId) -> bool {
+        let named = [names::PLACES, names::RECENT_PLACES];
+        named.iter().any(|name| self.has_input(entry, name))
+    }
+
+    /// The most tokens of a text that an entry reads in one run; none, where there is no such entry.
+    pub fn piece(&self, entry: EntryId) -> usize {
+        let entry = self.manifest().program.entries.get(&entry);
+        entry.map_or(0, |e| e.maxima.piece()) as usize
     }
 
     /// Lets sequences of entry `extend` go on from others: what is kept of the first `tokens` tokens of sequence n becomes that of sequence
@@ -438,19 +451,16 @@ impl Executor {
         let program = &self.artifact.manifest().program;
         let kept = |entry| program.entries.get(&entry).map_or(&[][..], |e| &e.kept);
         for (read, written) in kept(from).iter().zip(kept(to)) {
-            let from = kept::Of {
+            let mut of = kept::Of {
                 device: &mut *self.device,
                 program,
                 entry: from,
             };
-            let texts = self.kept.read(from, read, sources, tokens)?;
-            let to = kept::Of {
-                device: &mut *self.device,
-                program,
-                entry: to,
-            };
-            self.kept.write(to, written, sequences, &texts)?;
+            let texts = self.kept.read(&mut of, read, sources, tokens)?;
+            of.entry = to;
+            self.kept.write(&mut of, written, sequences, &texts)?;
         }
+        self.kept.drop_alike([from, to], [sources, sequences]);
         Ok(())
     }
 
@@ -526,6 +536,21 @@ impl Executor {
         if id == EntryId::Extend && at.seq != 1 {
             return Err(RunError::OneOfEach { seq: at.seq });
         }
+        let mut given = inputs.to_vec();
+        let (mut at, mut recent_places) = (at, vec![]);
+        if let Some(recent) = e.maxima.kept {
+            let of = kept::Of {
+                device: &mut *self.device,
+                program,
+                entry: id,
+            };
+            (at, recent_places) = recent::make_room(&mut self.kept, of, recent, at, inputs)?;
+            // Of texts of which nothing but recent tokens is read.
+            given.retain(|(name, _)| *name != names::PLACES || reads(e, name));
+        }
+        if reads(e, names::RECENT_PLACES) {
+            given.insert(0, (names::RECENT_PLACES, Value::I32(&recent_places)));
+        }
         let device = &mut *self.device;
         let ports = match self.ports.entry(id) {
             Occupied(ports) => ports.into_mut(),
@@ -538,7 +563,7 @@ impl Executor {
         };
         let place = &mut ports.place;
         let into = stage.as_mut().map_or(&mut place.inputs, |s| &mut s.inputs);
-        io_buffers::fill_all(manifest, (entry, e), at, inputs, into)?;
+        io_buffers::fill_all(manifest, (entry, e), at, &given, into)?;
         let scalar = |name: &str| {
             let found = named.iter().find(|(n, _)| *n == name).map(|(_, x)| *x);
             found.ok_or_else(|| RunError::MissingScalar {
@@ -687,6 +712,11 @@ impl Executor {
             mark: device.mark(),
         })
     }
+}
+
+/// Whether it reads such an input.
+fn reads(e: &Entry, name: &str) -> bool {
+    e.inputs.iter().any(|io| io.name == name)
 }
 
 fn words_of(buffers: &mut [Buffer]) -> Vec<Words<'_>> {

@@ -50,6 +50,10 @@ pub enum RunError {
         beside: String,
         maxima: Maxima,
     },
+    #[error(
+        "a text cannot go back to its first {past} tokens: of {dropped} nothing is kept any more, and attention would see some of these"
+    )]
+    Dropped { past: u64, dropped: u64 },
     #[error("entry `{entry}` needs the scalar `{name}`")]
     MissingScalar { entry: String, name: String },
     #[error("{tensor} of {site} is the first tensor that is not")]

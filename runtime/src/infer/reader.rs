@@ -32,11 +32,24 @@ impl<'x> Reader<'x> {
         })
     }
 
-    /// Reads the next tokens, one at least; gives the logits after each of them, or after those that still fit.
+    /// Reads the next tokens, one at least; gives the logits after each of them, or after those that still fit. Of more than an entry reads in
+    /// one run ([`Executor::piece`]), those of the last run.
     ///
     /// # Errors
     /// When a token is not in the vocabulary.
     pub fn read(&mut self, new: &[i32]) -> Result<Reals<'_>, RunError> {
+        self.read_each(new, &mut |_| ())
+    }
+
+    /// The same; hands over the logits of all runs before the last.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn read_each(
+        &mut self,
+        new: &[i32],
+        before: &mut dyn FnMut(Reals),
+    ) -> Result<Reals<'_>, RunError> {
         let past = self.seen.len();
         self.seen.extend(new);
         let past = match self.seen.len() <= self.context {
@@ -47,16 +60,34 @@ impl<'x> Reader<'x> {
                 0
             }
         };
-        let fresh = &self.seen[past..];
-        let at = Bindings::new(1, fresh.len() as u64).after(past as u64);
-        let out = self.x.run(
-            EntryId::Decode,
-            at,
-            &[(names::TOKENS, Value::I32(fresh))],
-            &[],
-        )?;
-        out.reals(names::LOGITS)
+        decode(self.x, &self.seen, past, before)
     }
+}
+
+/// Reads the tokens of a text from a place on, in as many runs as they need; gives the logits of the last, and hands over those of the others.
+fn decode<'x>(
+    x: &'x mut Executor,
+    text: &[i32],
+    mut past: usize,
+    before: &mut dyn FnMut(Reals),
+) -> Result<Reals<'x>, RunError> {
+    let piece = x.piece(EntryId::Decode).max(1);
+    while text.len() - past > piece {
+        before(decode_piece(x, &text[past..past + piece], past)?);
+        past += piece;
+    }
+    decode_piece(x, &text[past..], past)
+}
+
+fn decode_piece<'x>(
+    x: &'x mut Executor,
+    tokens: &[i32],
+    past: usize,
+) -> Result<Reals<'x>, RunError> {
+    let at = Bindings::new(1, tokens.len() as u64).after(past as u64);
+    let given = [(names::TOKENS, Value::I32(tokens))];
+    let out = x.run(EntryId::Decode, at, &given, &[])?;
+    out.reals(names::LOGITS)
 }
 
 /// Several sequences that grow, each of which says what it says alone, bit for bit.
@@ -126,7 +157,7 @@ impl<'x> Texts<'x> {
         let past = places.iter().copied().max().unwrap_or(0) as u64;
         let at = Bindings::new(tokens.len() as u64, 1).after(past);
         let mut given = vec![(names::TOKENS, Value::I32(&tokens))];
-        if self.x.has_input(EntryId::Extend, names::PLACES) {
+        if self.x.reads_places(EntryId::Extend) {
             given.push((names::PLACES, Value::I32(places)));
         }
         let out = self.x.run(EntryId::Extend, at, &given, &[])?;
@@ -149,11 +180,8 @@ impl<'x> Texts<'x> {
             let kept = new.clamp(self.context.div_ceil(2), self.context);
             seen.drain(..seen.len() - kept);
         }
-        let at = Bindings::new(1, seen.len() as u64);
-        let given = [(names::TOKENS, Value::I32(seen))];
-        let out = self.x.run(EntryId::Decode, at, &given, &[])?;
-        let all = out.reals(names::LOGITS)?;
-        let vocab = all.len() / seen.len();
+        let vocab = self.x.manifest().model.vocab as usize;
+        let all = decode(self.x, seen, 0, &mut |_| ())?;
         let logits = all.part(all.len() - vocab..all.len()).iter().collect();
         self.x.go_on_from_text(n, seen.len() as u64)?;
         Ok(logits)

@@ -328,7 +328,7 @@ impl Kept<'_> {
         let at = Bindings::new(texts.len() as u64, 1).after(place as u64);
         let places = vec![place as i32; texts.len()];
         let mut given = vec![(names::TOKENS, Value::I32(&tokens))];
-        if self.x.has_input(EntryId::Extend, names::PLACES) {
+        if self.x.reads_places(EntryId::Extend) {
             given.push((names::PLACES, Value::I32(&places)));
         }
         let out = self.x.run(EntryId::Extend, at, &given, &[])?;

@@ -277,6 +277,7 @@ fn contradictions_are_found_on_load() {
             batch: 1,
             seq: 1,
             past: 0,
+            recent: 0,
             source: 0,
         }
     });
@@ -286,6 +287,7 @@ fn contradictions_are_found_on_load() {
             batch: 9,
             seq: 9,
             past: 0,
+            recent: 0,
             source: 0,
         }
     });
@@ -303,6 +305,7 @@ fn contradictions_are_found_on_load() {
             batch: 1,
             seq: 0,
             past: 0,
+            recent: 0,
             source: 0,
         }
     });

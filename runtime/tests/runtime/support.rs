@@ -25,6 +25,7 @@ const ROWS: Size = Size {
     batch: 1,
     seq: 1,
     past: 0,
+    recent: 0,
     source: 0,
 };
 

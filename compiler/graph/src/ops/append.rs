@@ -10,25 +10,27 @@ use odec_program::Dim;
 
 /// `cache[B, P, C]`, `x[B, S, C] → [B, P, C]`: rows `past .. past + S` are those of x, the others stay. The cache may be `[1, P, C]`, where B is 1.
 /// Of several sequences S is 1, and the third operand are the places of their rows, `[B, S, 1]`: each has one of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Append {
     /// There may be several sequences, of a token each: S is 1. Else there is one.
     pub each: bool,
+    /// Whether the cache has rows of recent tokens alone, which only windows read: the places of rows are counted without those that were dropped.
+    pub recent: bool,
 }
 
 impl Op for Append {
     const NAME: &'static str = "append";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        self.each
-            .then(|| ("each", "true".to_string()))
-            .into_iter()
-            .collect()
+        let given = [("each", self.each), ("recent", self.recent)];
+        let given = given.into_iter().filter(|(_, is)| *is);
+        given.map(|(name, is)| (name, is.to_string())).collect()
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let each = given.optional("each")?.unwrap_or(false);
-        Ok(Append { each })
+        let recent = given.optional("recent")?.unwrap_or(false);
+        Ok(Append { each, recent })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -60,7 +62,11 @@ impl Op for Append {
 
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (cache, x) = (ins[0], ins[1]);
-        let (past, positions) = (cx.bindings.past, cache.shape[1]);
+        let past = match self.recent {
+            true => cx.bindings.recent(),
+            false => cx.bindings.past,
+        };
+        let positions = cache.shape[1];
         if !self.each && past + x.shape[1] > positions {
             let what = format!(
                 "{} tokens after {past} in a cache of {positions}",
@@ -97,17 +103,30 @@ impl Op for Append {
     }
 
     fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::Append { each: self.each }
+        Kind::Append {
+            each: self.each,
+            recent: self.recent,
+        }
     }
 
     fn samples() -> Vec<Sample> {
         let cache = TensorType::real([Dim::Batch, Dim::Fixed(6), Dim::Fixed(5)]);
         let ins = vec![cache, TensorType::state(5)];
-        let one = Append { each: false };
-        let several = Append { each: true };
+        let one = Append::default();
+        let several = Append {
+            each: true,
+            ..one
+        };
+        let recent = Append {
+            recent: true,
+            ..one
+        };
         let places = TensorType::index(TensorType::state(1).shape);
         let each = [ins.clone(), vec![places]].concat();
         vec![
+            Sample::new(recent, "behind dropped ones", ins.clone())
+                .after(66)
+                .dropping(64),
             Sample::new(one, "after two", ins).after(2),
             Sample::new(several, "of three", each)
                 .bindings(3, 1)

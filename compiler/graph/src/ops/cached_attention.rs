@@ -8,7 +8,7 @@ use crate::ops::support::{fail, index};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::Dim;
+use odec_program::{Dim, Size};
 use odec_program::kernel::Attend;
 use std::sync::Arc;
 
@@ -22,6 +22,9 @@ pub struct CachedAttention {
     pub attention: Attention,
     /// There may be several sequences; else there is one, and attention is causal.
     pub each: bool,
+    /// Whether k and v are caches of recent tokens alone, and positions are counted from their first: attention has a window. Nothing in it depends on more than
+    /// the distance between tokens.
+    pub recent: bool,
 }
 
 impl CachedAttention {
@@ -43,6 +46,7 @@ impl Op for CachedAttention {
         let mut attrs = self.attention.attrs();
         attrs.retain(|(name, value)| *name != "causal" || value == "false");
         attrs.extend(self.each.then(|| ("each", "true".to_string())));
+        attrs.extend(self.recent.then(|| ("recent", "true".to_string())));
         attrs
     }
 
@@ -50,8 +54,13 @@ impl Op for CachedAttention {
         let heads = given.need("heads")?;
         let causal = given.optional("causal")?.unwrap_or(true);
         let each = given.optional("each")?.unwrap_or(false);
+        let recent = given.optional("recent")?.unwrap_or(false);
         let attention = Attention::new(heads, causal).with_more(given)?;
-        Ok(CachedAttention { attention, each })
+        Ok(CachedAttention {
+            attention,
+            each,
+            recent,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -66,6 +75,9 @@ impl Op for CachedAttention {
         let [q, k, v] = self.attention.operands(Self::NAME, &others)?;
         let o = self.attention.check(Self::NAME, [q, k, v])?;
         let (causal, each) = (self.attention.causal, self.each);
+        if self.recent && self.attention.window.is_none() {
+            return fail(Self::NAME, "without a window, all keys are read");
+        }
         if self.attention.others {
             return fail(Self::NAME, "kept keys are of a number of their own");
         }
@@ -94,7 +106,11 @@ impl Op for CachedAttention {
         if places.is_some() && seq != 1 {
             return Err(refused(format!("{seq} tokens of each sequence, not one")));
         }
-        let mut pasts = vec![cx.bindings.past as usize; q.shape[0] as usize];
+        let past = match self.recent {
+            true => cx.bindings.recent(),
+            false => cx.bindings.past,
+        };
+        let mut pasts = vec![past as usize; q.shape[0] as usize];
         if let Some(places) = places {
             for (past, place) in pasts.iter_mut().zip(&places.data) {
                 *past = index(Self::NAME, *place, k.shape[1] as usize)?;
@@ -150,7 +166,11 @@ impl Op for CachedAttention {
         };
         let sinks = self.attention.has_sinks(ins, self.sinks());
         let spec = self.attention.spec(&ins[0], &ins[2], sinks);
-        Kind::AttendCached(Attend { room, ..spec })
+        let past = match self.recent {
+            true => Size::RECENT,
+            false => Size::PAST,
+        };
+        Kind::AttendCached(Attend { room, ..spec }, past)
     }
 
     fn samples() -> Vec<Sample> {
@@ -164,6 +184,7 @@ impl Op for CachedAttention {
             let op = CachedAttention {
                 attention,
                 each: false,
+                recent: false,
             };
             Sample::new(op, name, ins)
         };
@@ -180,6 +201,7 @@ impl Op for CachedAttention {
             let op = CachedAttention {
                 attention,
                 each: true,
+                recent: false,
             };
             let sample = Sample {
                 op: op.into(),
@@ -215,6 +237,15 @@ impl Op for CachedAttention {
             distances: Some(40),
             ..Attention::new(2, true)
         };
+        let recent = |mut sample: Sample, attention: Attention| {
+            sample.op = CachedAttention {
+                attention,
+                each: false,
+                recent: true,
+            }
+            .into();
+            sample.dropping(64)
+        };
         let biased = |mut sample: Sample| {
             sample.ins.push(TensorType::real([40, 2].map(Dim::Fixed)));
             sample
@@ -234,6 +265,7 @@ impl Op for CachedAttention {
             sample(2, 2, None, "after 65").after(65),
             sample(4, 2, None, "shared").after(65),
             sample(2, 2, Some(5), "window").after(62),
+            recent(of(windowed, 6, "window behind dropped ones").after(128), windowed),
             of(Attention::new(2, true), 9, "wide values").after(65),
             sinks.tolerance(1e-5),
             each(Attention::new(2, true), "several")

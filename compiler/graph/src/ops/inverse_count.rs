@@ -60,6 +60,7 @@ impl Op for InverseCount {
             batch: 1,
             seq: 1,
             past: 0,
+            recent: 0,
             source: 0,
         };
         vec![Sample::new(InverseCount { size }, "rows", vec![])]

@@ -99,6 +99,13 @@ impl Sample {
             ..self
         }
     }
+    /// Where windows keep nothing of so many of these.
+    pub fn dropping(self, dropped: u64) -> Sample {
+        Sample {
+            bindings: self.bindings.dropping(dropped),
+            ..self
+        }
+    }
     pub fn bindings(self, batch: u64, seq: u64) -> Sample {
         Sample {
             bindings: Bindings::new(batch, seq),

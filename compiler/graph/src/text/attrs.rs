@@ -137,6 +137,7 @@ impl Attr for Size {
                 "S" => &mut size.seq,
                 "T" => &mut size.source,
                 "P" => &mut size.past,
+                "R" => &mut size.recent,
                 n if i == 0 => {
                     size.factor = n.parse().ok()?;
                     continue;

@@ -280,6 +280,7 @@ fn wrong_operands_are_errors() {
         batch: 1,
         seq: 0,
         past: 0,
+        recent: 0,
         source: 0,
     };
     let cases: Vec<(OpKind, Vec<TensorType>)> = vec![
@@ -480,6 +481,7 @@ fn wrong_values_are_errors() {
             batch: 2,
             seq: 0,
             past: 0,
+            recent: 0,
             source: 0,
         },
     };

@@ -11,7 +11,7 @@ use crate::harness::models::{
 };
 use odec_mlir::link;
 use odec_program::manifest::{Manifest, Precision};
-use odec_program::{Bindings, Quantized, Target};
+use odec_program::{Bindings, EntryId, Quantized, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::cpu::CpuDevice;
 use odec_runtime::device::reference::ReferenceDevice;
@@ -66,6 +66,9 @@ fn check(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
 /// A sequence read in pieces of these lengths, one token at a time among them, through several blocks of keys.
 const PIECES: [usize; 9] = [7, 1, 1, 55, 1, 17, 46, 1, 21];
 
+/// The same of a text that is longer than what is kept for a window.
+const LONG: [usize; 10] = [7, 1, 1, 130, 1, 46, 1, 40, 1, 3];
+
 /// Decoding against `forward` over the whole sequence, every token's logits in every bit.
 fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
     check_decoding_with(name, sizes, targets, None);
@@ -79,22 +82,26 @@ fn check_decoding_with(
 ) {
     for &target in targets {
         let manifest = planned_with(name, sizes, target, weights);
-        let compiled = Compiled::new(&manifest, target);
-        let reference = ReferenceDevice::new(&manifest.program.kernels);
-        let devices: [Box<dyn Device>; 3] = [
-            Box::new(compiled.device(1)),
-            Box::new(compiled.device(3)),
-            Box::new(reference),
-        ];
-        let mut first: Option<Vec<u64>> = None;
-        for device in devices {
-            let what = format!("{name}, {}", device.name());
-            let whole = read_in_pieces(&manifest, device, &PIECES, &what);
-            assert!(
-                *first.get_or_insert_with(|| whole.clone()) == whole,
-                "{what}"
-            );
-        }
+        check_reading(name, &manifest, target, &PIECES);
+    }
+}
+
+fn check_reading(name: &str, manifest: &Manifest, target: Target, pieces: &[usize]) {
+    let compiled = Compiled::new(manifest, target);
+    let reference = ReferenceDevice::new(&manifest.program.kernels);
+    let devices: [Box<dyn Device>; 3] = [
+        Box::new(compiled.device(1)),
+        Box::new(compiled.device(3)),
+        Box::new(reference),
+    ];
+    let mut first: Option<Vec<u64>> = None;
+    for device in devices {
+        let what = format!("{name}, {}", device.name());
+        let whole = read_in_pieces(manifest, device, pieces, &what);
+        assert!(
+            *first.get_or_insert_with(|| whole.clone()) == whole,
+            "{what}"
+        );
     }
 }
 
@@ -103,6 +110,25 @@ fn decoding_a_prenorm_on_every_target() {
     let targets = crate::harness::targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check_decoding("prenorm", &sizes, &targets);
+}
+
+/// Keys and values of recent tokens move while a text is read.
+#[test]
+fn decoding_with_a_short_window_on_every_target() {
+    let sizes = [
+        ("hidden: 704", "hidden: 37"),
+        ("width: 256", "width: 40"),
+        ("for 6 steps", "for 2 steps"),
+        ("window: 64", "window: 9"),
+    ];
+    for target in crate::harness::targets() {
+        for sizes in [sizes.to_vec(), in_bf16(&sizes)] {
+            let manifest = planned("grouped", &sizes, target);
+            let decode = &manifest.program.entries[&EntryId::Decode];
+            assert!(decode.kept.iter().all(|k| k.recent && k.rows == 192));
+            check_reading("grouped", &manifest, target, &LONG);
+        }
+    }
 }
 
 /// A recurrence and running sums in the place of attention.

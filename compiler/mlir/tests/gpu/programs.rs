@@ -6,12 +6,16 @@ use crate::assemble::portable;
 use crate::emulated::on_gpu;
 use crate::harness::cache;
 use crate::harness::models::{
-    Steps, in_bf16, near_steps, optimizers, planned, ragged, same_steps, three_updates, two_steps,
-    update_of,
+    Steps, in_bf16, near_steps, optimizers, planned, ragged, read_in_pieces, same_steps,
+    three_updates, two_steps, update_of,
 };
 use odec_program::gpu::tensor;
-use odec_program::{Bindings, Kernel, KernelSpec, Target};
+use odec_program::manifest::Manifest;
+use odec_program::{Bindings, EntryId, Kernel, KernelSpec, Target};
+use odec_runtime::device::Device;
 use odec_runtime::device::reference::ReferenceDevice;
+use odec_runtime::{Artifact, Executor, Value};
+use std::ops::Range;
 
 fn check(name: &str, sizes: &[(&str, &str)], target: Target) -> Steps {
     let at = Bindings::new(2, 19);
@@ -119,6 +123,62 @@ fn grouped() {
     let sizes = [("window: 64", "window: 5")];
     let ragged = ragged("hidden: 704", "width: 256", "for 6 steps");
     check("grouped", &[&sizes[..], &ragged].concat(), Target::Sm80);
+}
+
+/// Keys and values of recent tokens move while a text is read, and no bit of the next one's result changes. Where sums are those of whole texts, these have the
+/// same bits, too.
+#[test]
+fn recent_tokens() {
+    let sizes = [
+        ("window: 64", "window: 9"),
+        ("width: 256", "width: 32"),
+        ("hidden: 704", "hidden: 37"),
+        ("for 6 steps", "for 1 step"),
+    ];
+    for (target, half) in [
+        (Target::Sm80, false),
+        (Target::Sm80, true),
+        (Target::Sm90a, true),
+    ] {
+        let all = if half {
+            in_bf16(&sizes)
+        } else {
+            sizes.to_vec()
+        };
+        let manifest = planned("grouped", &all, target);
+        let decode = &manifest.program.entries[&EntryId::Decode];
+        assert!(decode.kept.iter().all(|k| k.recent && k.rows == 192));
+        let gpu = || Box::new(on_gpu(&manifest.program.kernels, target));
+        let stays = last_run(&manifest, gpu(), &[0..120, 120..190, 190..191]);
+        let moves = last_run(&manifest, gpu(), &[0..120, 120..130, 130..195, 190..191]);
+        assert!(stays == moves, "{target}");
+        if target == Target::Sm80 {
+            let pieces = [7, 1, 130, 1, 50, 1, 1];
+            let got = read_in_pieces(&manifest, gpu(), &pieces, target.name());
+            let reference = Box::new(ReferenceDevice::new(&manifest.program.kernels));
+            let want = read_in_pieces(&manifest, reference, &pieces, "reference");
+            assert!(half || got == want, "{target}");
+        }
+    }
+}
+
+/// Bits of the logits that the last of some runs gives, which read these parts of a text.
+fn last_run(manifest: &Manifest, gpu: Box<dyn Device>, runs: &[Range<usize>]) -> Vec<u64> {
+    let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
+    let mut e = Executor::new(&artifact, gpu).unwrap();
+    e.initialise(7);
+    e.run(EntryId::Prepare, Bindings::new(1, 1), &[], &[])
+        .unwrap();
+    let text: Vec<i32> = (0..256).map(|i| (i * i * 7 + i * 3 + 1) % 256).collect();
+    let mut last = vec![];
+    for run in runs {
+        let at = Bindings::new(1, run.len() as u64).after(run.start as u64);
+        let given = [("tokens", Value::I32(&text[run.clone()]))];
+        let out = e.run(EntryId::Decode, at, &given, &[]).unwrap();
+        let logits = out.reals("logits").unwrap();
+        last = logits.iter().map(f64::to_bits).collect();
+    }
+    last
 }
 
 /// Tokens that meet two of eight experts.

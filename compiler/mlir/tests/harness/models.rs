@@ -257,7 +257,10 @@ pub fn read_in_pieces(
     let mut reader = Reader::new(&mut e).unwrap();
     let (mut pieces, mut past) = (Vec::new(), 0);
     for n in lengths {
-        pieces.extend(bits(reader.read(&tokens[past..past + n]).unwrap()));
+        let new = &tokens[past..past + n];
+        let last = reader.read_each(new, &mut |some| pieces.extend(bits(some)));
+        let last = bits(last.unwrap());
+        pieces.extend(last);
         past += n;
     }
     assert_eq!(whole.len(), pieces.len(), "{what}");

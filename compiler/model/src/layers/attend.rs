@@ -104,7 +104,7 @@ impl Layer for Attend {
         notes: &[
             "It has no parameters of its own but sinks and biases: `attention` is written with it and linear maps.",
             "Heads of values may be wider or narrower than those of queries and keys; the result is as wide as all heads of values.",
-            "While text is generated, the keys and values of earlier tokens are kept: as many numbers of each token as `k` and `v` have columns. A value that is read as keys and as values, or by several evaluations of a step, is kept once.",
+            "While text is generated, the keys and values of earlier tokens are kept: as many numbers of each token as `k` and `v` have columns. A value that is read as keys and as values, or by several evaluations of a step, is kept once. Where all that reads them has a `window` much shorter than the context, those of recent tokens alone are kept ([windows](guide/memory.md#windows-in-generation)).",
         ],
     };
     // Flags first: what is left without a name are operands.

@@ -170,7 +170,12 @@ impl<'a> Maker<'a> {
         if goes_on {
             let first = self.hoist_constant(name, &mut code)?;
             if self.preparations.is_empty() || !first.launches.is_empty() {
-                let part = self.entry(EntryId::Prepare, first, maxima, vec![], vec![])?;
+                // It reads no text.
+                let whole = Maxima {
+                    kept: None,
+                    ..maxima
+                };
+                let part = self.entry(EntryId::Prepare, first, whole, vec![], vec![])?;
                 self.preparations.push(part);
             }
         }
@@ -229,6 +234,7 @@ impl<'a> Maker<'a> {
                 }
             });
         }
+        let recent = recent_caches(graph);
         for (n, node) in graph.nodes() {
             let home = match &node.op {
                 OpKind::Parameter(p) => self.table.find(&p.path).map(|p| (Slot::Params, p.offset)),
@@ -268,6 +274,7 @@ impl<'a> Maker<'a> {
                                 rows,
                                 row,
                                 grows,
+                                recent: recent.contains(&n),
                             };
                             self.kept.insert(path.clone(), kept);
                         }
@@ -440,6 +447,15 @@ impl<'a> Maker<'a> {
             kept: vec![],
         })
     }
+}
+
+/// The caches of a graph that have rows of recent tokens alone.
+pub fn recent_caches(graph: &Graph) -> BTreeSet<u32> {
+    let appends = graph.nodes().filter_map(|(_, node)| match &node.op {
+        OpKind::Append(a) if a.recent => Some(node.operands[0].node),
+        _ => None,
+    });
+    appends.collect()
 }
 
 /// The end of a stretch of memory, aligned for the next.

@@ -16,10 +16,11 @@ use crate::plan::{CheckError, PlanError};
 use crate::rounding::rounding;
 use crate::update::{accumulate, update};
 use entries::Maker;
+pub use entries::recent_caches;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TypeError};
 use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Pairs, Precision, Train};
-use odec_program::{DType, Dim, Entry, EntryId, Io, Maxima, Program, ResultId, Slot};
+use odec_program::{DType, Dim, Entry, EntryId, Io, Maxima, Program, Recent, ResultId, Size, Slot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -137,7 +138,7 @@ pub fn assemble(model: &ModelParts, options: Options) -> Result<Assembled, Assem
         (EntryId::Grad, model.grad, trained),
     ]
     .into_iter()
-    .filter_map(|(name, g, maxima)| Some((name, g?, of_sources(g?, maxima))))
+    .filter_map(|(name, g, maxima)| Some((name, g?, of_graph(g?, maxima))))
     .collect();
     // Of what reads no sequence.
     let (alone, steps) = (alone.beside(0), trained.beside(0));
@@ -244,12 +245,21 @@ pub fn gradient(
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
     maker.graphs = known;
-    let entry = maker.graph_entry(EntryId::Grad, graph, of_sources(graph, trained(model)))?;
+    let entry = maker.graph_entry(EntryId::Grad, graph, of_graph(graph, trained(model)))?;
     Ok(Some((entry, maker.graphs)))
 }
 
-/// What the entry of a graph is planned for: without sources, where it reads none.
-fn of_sources(graph: &Graph, maxima: Maxima) -> Maxima {
+/// What the entry of a graph is planned for: without sources, where it reads none, and in pieces, where windows keep recent tokens alone.
+fn of_graph(graph: &Graph, maxima: Maxima) -> Maxima {
+    let windows = graph.nodes().filter_map(|(_, node)| match &node.op {
+        OpKind::CachedAttention(a) if a.recent => {
+            let rows = Size::of(&graph.ty(node.operands[1]).shape[1..2])?;
+            Some((a.attention.window?, rows.factor))
+        }
+        _ => None,
+    });
+    let kept = windows.max().map(|(window, rows)| Recent { window, rows });
+    let maxima = Maxima { kept, ..maxima };
     let reads = graph.nodes().any(|(_, n)| match &n.op {
         OpKind::Input(input) => input.ty.shape.contains(&Dim::Source),
         _ => false,

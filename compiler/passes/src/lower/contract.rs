@@ -362,6 +362,7 @@ fn extent(s: Size) -> Extent {
             batch: 0,
             seq: 0,
             past: 0,
+            recent: 0,
             source: 0,
         } => Extent::Static(factor),
         _ => Extent::Dynamic,

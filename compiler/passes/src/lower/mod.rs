@@ -265,8 +265,8 @@ impl Lowering<'_> {
             .collect();
         match (kind(self.graph, n), &unit.shape) {
             (Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::View, _) => Ok(()),
-            (Kind::Append { each: true }, _) => self.append_each(n),
-            (Kind::Append { each: false }, _) => {
+            (Kind::Append { each: true, .. }, _) => self.append_each(n),
+            (Kind::Append { each: false, .. }, _) => {
                 let (x, home) = (self.canonical(operands[1]), self.appended(n)?);
                 match self.claimed.get(&x) == Some(&home) {
                     true => Ok(()),
@@ -347,19 +347,19 @@ impl Lowering<'_> {
                 self.launch(KernelSpec::AttendBackward(spec), args, dims, vec![], n);
                 Ok(())
             }
-            (Kind::AttendCached(spec), _) => {
+            (Kind::AttendCached(spec, past), _) => {
                 // Behind results, positions, sinks, biases and the numbers of those that take part.
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
                 let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&values)?;
                 let dims = match (spec.room, spec.causal) {
-                    (None, _) => vec![Size::SEQ, Size::PAST],
+                    (None, _) => vec![Size::SEQ, past],
                     // A query of each, at a position of its own.
                     (Some(room), true) => {
-                        vec![Size::ONE, Size::PAST, Size::BATCH, Size::fixed(room)]
+                        vec![Size::ONE, past, Size::BATCH, Size::fixed(room)]
                     }
                     // All queries are those of the one sequence that keys are of.
-                    (Some(_), false) => vec![Size::TOKENS, Size::PAST, Size::ONE],
+                    (Some(_), false) => vec![Size::TOKENS, past, Size::ONE],
                 };
                 self.launch(KernelSpec::AttendCached(spec), args, dims, vec![], n);
                 Ok(())

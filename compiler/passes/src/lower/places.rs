@@ -35,7 +35,7 @@ impl Lowering<'_> {
         }
         for (n, node) in self.graph.nodes() {
             if matches!(node.op, OpKind::Append(_))
-                && let Kind::Append { each: false } = kind(self.graph, n)
+                && let Kind::Append { each: false, .. } = kind(self.graph, n)
             {
                 let home = self.appended(n)?;
                 self.claim(self.canonical(node.operands[1]), home);
@@ -56,12 +56,17 @@ impl Lowering<'_> {
         free
     }
 
-    /// Where an append puts its rows: the cache from row `past` on.
+    /// Where an append puts its rows: the cache behind those of the tokens so far.
     pub(super) fn appended(&self, n: u32) -> Result<Operand, LowerError> {
         let cache = self.graph.node(n).operands[0];
-        let stride = self.row_bytes(cache);
+        let row = self.row_bytes(cache);
+        let [stride, recent] = match kind(self.graph, n) {
+            Kind::Append { recent: true, .. } => [0, row],
+            _ => [row, 0],
+        };
         Ok(Operand {
             stride,
+            recent,
             ..self.home_of_source(cache)?
         })
     }
