@@ -42,21 +42,35 @@ fn text(sources: &Sources, e: &Expr, labels: bool) -> Option<String> {
         }
         ExprKind::List(all) => format!("[{}]", list(all)?),
         ExprKind::Tuple(all) => format!("({})", list(all)?),
-        ExprKind::Neg(inner) => format!("-{}", of(inner)?),
+        ExprKind::Neg(inner) => format!("-{}", part(inner, of(inner)?)),
+        ExprKind::Binary(op @ (BinOp::Add | BinOp::Sub), a, b) => {
+            let term = |e: &Expr| match &e.kind {
+                ExprKind::Binary(BinOp::Mul | BinOp::Div | BinOp::Pow, ..) => of(e),
+                _ => Some(part(e, of(e)?)),
+            };
+            let op = if *op == BinOp::Add { " + " } else { " - " };
+            [term(a)?, term(b)?].join(op)
+        }
         ExprKind::Binary(op, a, b) => {
             let op = match op {
-                BinOp::Add => " + ",
-                BinOp::Sub => " - ",
-                BinOp::Mul => "*",
-                BinOp::Div => "/",
                 BinOp::Pow => "^",
+                BinOp::Div => "/",
+                _ => "*",
             };
-            [of(a)?, of(b)?].join(op)
+            [part(a, of(a)?), part(b, of(b)?)].join(op)
         }
-        ExprKind::Pipe(a, b) => [of(a)?, of(b)?].join(" |> "),
+        ExprKind::Pipe(a, b) => [part(a, of(a)?), part(b, of(b)?)].join(" |> "),
         // What a value of `--set` was written as.
         _ => return excerpt(sources.text(e.span.source), e.span),
     })
+}
+
+/// A value as a part of a larger one. A tree does not say where parentheses stood: what could come apart gets some.
+fn part(e: &Expr, text: String) -> String {
+    match &e.kind {
+        ExprKind::Binary(..) | ExprKind::Pipe(..) | ExprKind::Neg(_) => format!("({text})"),
+        _ => text,
+    }
 }
 
 fn argument(sources: &Sources, a: &Arg, labels: bool) -> Option<String> {

@@ -336,3 +336,18 @@ fn a_value_is_shown_as_it_was_set() {
     shown("train.lr", "2e-4");
     assert_eq!(shown("train.rate", "7"), [after, loss]);
 }
+
+/// Parentheses that a value needs are there when a part of it was set.
+#[test]
+fn a_value_keeps_its_parentheses() {
+    let text = "train {\n  loss 0.1*(token_loss - (balance(rate: 2) - choice/2))\n}\n";
+    let mut sources = Sources::with(shipped::library());
+    let source = sources.add("values.ode", text);
+    let (mut file, errors) = parse(source, text);
+    assert!(errors.is_empty(), "{errors:#?}");
+    set(&mut file, &mut sources, "train.rate", "7").expect("a path");
+    let all = settable(&mut file, &sources).into_iter();
+    let loss = all.filter(|s| s.path == "train.loss").map(|s| s.value);
+    let want = "0.1*(token_loss - (balance(rate: 7) - choice/2))";
+    assert_eq!(loss.collect::<Vec<_>>(), [Some(want.to_string())]);
+}
