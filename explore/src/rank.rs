@@ -331,7 +331,7 @@ impl Ranking {
                 Against::Compared(d) => {
                     let verdict = d.verdict(self.by).word();
                     let said = match d.needed {
-                        Some(n) => format!("{verdict}; {} might", count(n as usize, "seed")),
+                        Some(n) => format!("{verdict}; {} might", count(n, "seed")),
                         None => verdict.to_string(),
                     };
                     let p = match d.corrected < 1e-4 {

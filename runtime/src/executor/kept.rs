@@ -90,7 +90,7 @@ impl KeptMemory {
             let fits = past.saturating_add(at.seq) - before <= recent.rows;
             let dropped = if fits { before } else { most };
             if dropped > before {
-                self.to_front(&mut of, sequence, dropped - before..*past - before)?;
+                self.move_to_front(&mut of, sequence, dropped - before..*past - before)?;
             }
             self.0[number(of.entry)].set_dropped(sequence, dropped);
             kept.push(past - dropped);
@@ -99,7 +99,12 @@ impl KeptMemory {
     }
 
     /// Moves rows of recent tokens of a sequence to the front, as far as there are such rows.
-    fn to_front(&mut self, of: &mut Of, sequence: usize, rows: Range<u64>) -> Result<(), RunError> {
+    fn move_to_front(
+        &mut self,
+        of: &mut Of,
+        sequence: usize,
+        rows: Range<u64>,
+    ) -> Result<(), RunError> {
         let entry = of.program.entries.get(&of.entry);
         for k in entry.iter().flat_map(|e| &e.kept).filter(|k| k.recent) {
             let rows = rows.start.min(k.rows)..rows.end.min(k.rows);
