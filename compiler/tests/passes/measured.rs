@@ -9,6 +9,7 @@ use odec_library::shipped;
 use odec_runtime::device::reference::ReferenceDevice;
 use odec_runtime::infer::integrate::integrate;
 use odec_runtime::{Artifact, Executor};
+use std::collections::BTreeSet;
 
 fn run(p: &Planned) -> Result<Vec<f64>, MeasureError> {
     let artifact = Artifact::in_memory(p.manifest.clone()).expect("the manifest is consistent");
@@ -53,6 +54,23 @@ fn methods_have_the_order_that_is_proved() {
             general > proved - 0.1,
             "{name}: {general} measured, {proved} proved"
         );
+    }
+}
+
+/// Coefficients and times of evaluations are arguments of launches, so that methods share kernels: each would be compiled for each step size otherwise.
+#[test]
+fn step_sizes_share_kernels() {
+    for name in ["rk4", "abm4", "dormand_prince6"] {
+        let e = named(name);
+        for problem in [Problem::General, e.graded().unwrap()] {
+            let kernels = |steps| {
+                let planned = Stepper::new(&e.flow).plan(problem, steps, (93, 50), options());
+                let program = planned.unwrap().manifest.program;
+                let symbols = program.kernels.into_iter().map(|k| k.symbol);
+                symbols.collect::<BTreeSet<_>>()
+            };
+            assert_eq!(kernels(8), kernels(12), "{name}");
+        }
     }
 }
 
