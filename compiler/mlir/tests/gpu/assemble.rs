@@ -2,7 +2,7 @@
 //! all but row and column kernels, whose code differs by no more than the target's name.
 //!
 //! Kernels of the same instructions are assembled once, those that differ in constants alone compiled once. Of a kind of which there are
-//! many, the longest are, and every twentieth of the others; on sm_90a fewer of those whose code sm_80 has, too. All with `ODEC_ASSEMBLE_WHOLE`
+//! many, the longest are, and every fortieth of the others; on sm_90a fewer of those whose code sm_80 has, too. All with `ODEC_ASSEMBLE_WHOLE`
 //! (`make assemble`).
 //! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. What the assembler has said of a
 //! text is kept below `target/`, and it is not asked again. Run by
@@ -73,15 +73,15 @@ fn kernels(target: Target) -> Vec<Kernel> {
         all.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
         let longest = if known { LONGEST_AGAIN } else { LONGEST };
         let rest = all.split_off(all.len().min(longest));
-        all.into_iter().chain(rest.into_iter().step_by(20))
+        all.into_iter().chain(rest.into_iter().step_by(40))
     });
     some.map(|(_, kernel)| kernel).collect()
 }
 
-/// How many kernels of a kind on the same units are all looked at: the longest, which hold the most values at once. Of the others every twentieth is.
-const LONGEST: usize = 20;
+/// How many kernels of a kind on the same units are all looked at: the longest, which hold the most values at once. Of the others every fortieth is.
+const LONGEST: usize = 12;
 /// The same, where sm_80 has the same code: an assembler gives it registers anew.
-const LONGEST_AGAIN: usize = 5;
+const LONGEST_AGAIN: usize = 4;
 
 /// Whether the form of a kernel for sm_90a is that for sm_80, but for the wait for the launch before. Some kernels sm_80 has not.
 fn as_for_sm_80(of_sm_90a: &str, kernel: &Kernel) -> bool {
