@@ -2,8 +2,8 @@
 //! all but row and column kernels, whose code differs by no more than the target's name.
 //!
 //! Kernels of the same instructions are assembled once, those that differ in constants alone compiled once. Of a kind of which there are
-//! many, the longest are, and every fortieth of the others; on sm_90a fewer of those whose code sm_80 has, too. All with `ODEC_ASSEMBLE_WHOLE`
-//! (`make assemble`).
+//! many, the longest are, of attention the longest of each shape of heads, and every fortieth of the others; on sm_90a fewer of those whose code
+//! sm_80 has, too. All with `ODEC_ASSEMBLE_WHOLE` (`make assemble`).
 //! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. What the assembler has said of a
 //! text is kept below `target/`, and it is not asked again. Run by
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
@@ -65,23 +65,43 @@ fn kernels(target: Target) -> Vec<Kernel> {
         let kind = (
             kernel.spec.kind(),
             units(&kernel.spec, target),
+            heads(&kernel.spec),
             !first && as_for_sm_80(&text, &kernel),
         );
         kinds.entry(kind).or_default().push((text.len(), kernel));
     }
-    let some = kinds.into_iter().flat_map(|((_, _, known), mut all)| {
-        all.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
-        let longest = if known { LONGEST_AGAIN } else { LONGEST };
-        let rest = all.split_off(all.len().min(longest));
-        all.into_iter().chain(rest.into_iter().step_by(40))
-    });
+    let some = kinds
+        .into_iter()
+        .flat_map(|((_, _, heads, known), mut all)| {
+            all.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
+            let longest = match (heads, known) {
+                (Some(_), _) => LONGEST_OF_HEADS,
+                (None, true) => LONGEST_AGAIN,
+                (None, false) => LONGEST,
+            };
+            let rest = all.split_off(all.len().min(longest));
+            all.into_iter().chain(rest.into_iter().step_by(40))
+        });
     some.map(|(_, kernel)| kernel).collect()
 }
 
-/// How many kernels of a kind on the same units are all looked at: the longest, which hold the most values at once. Of the others every fortieth is.
+/// How many kernels of a kind on the same units are all looked at: the longest. Of the others every fortieth is.
 const LONGEST: usize = 12;
+/// The same, of attention with heads of one shape ([`heads`]).
+const LONGEST_OF_HEADS: usize = 1;
 /// The same, where sm_80 has the same code: an assembler gives it registers anew.
 const LONGEST_AGAIN: usize = 4;
+
+/// What decides how many registers attention needs: the width of heads and of their values, and how many heads share a key. The kernel with
+/// the most is not among the longest: gradients of two heads to a key, of width 32, take 253 registers on sm_80.
+fn heads(spec: &KernelSpec) -> Option<(u64, Option<u64>, u64)> {
+    match spec {
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+            Some((a.head, a.value, a.heads / a.kv_heads))
+        }
+        _ => None,
+    }
+}
 
 /// Whether the form of a kernel for sm_90a is that for sm_80, but for the wait for the launch before. Some kernels sm_80 has not.
 fn as_for_sm_80(of_sm_90a: &str, kernel: &Kernel) -> bool {
