@@ -23,7 +23,7 @@ prepare)
         ODEC=$built/release/odec
     fi
     if [ -z "${RUNNER:-}" ]; then
-        cargo build --profile runner --bin odec --no-default-features --features cuda
+        cargo build --profile runner --bin odec --no-default-features
         RUNNER=$built/runner/odec
     fi
     if [ -z "${LAUNCHES:-}" ]; then

@@ -8,7 +8,7 @@ export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no PROPTEST_RNG_SEED=1
 export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=500000000
 
 # Built by the tests, which run it. Every build selects the whole workspace: other selections have other features of dependencies, and would
-# build half of everything again.
+# build some of them again.
 program=${CARGO_TARGET_DIR:-target}/debug/odec
 
 python_of_references() { scripts/venv.sh .venv tests/reference/requirements.txt; }
@@ -68,7 +68,7 @@ linting_build() { [[ ${RUSTC_WORKSPACE_WRAPPER:-} == */scripts/rustc.sh ]]; }
 lint() {
     local said verdict=0
     if linting_build; then
-        said=$(cargo test --quiet --workspace --no-run "$@" 2>&1) || verdict=1
+        said=$(cargo build --quiet --workspace "$@" 2>&1) || verdict=1
         printf '%s' "$said"
         [ -z "$said" ] && return "$verdict"
     else
@@ -76,9 +76,16 @@ lint() {
     fi
 }
 
-# Runs without LLVM must build: checking and drawing need no code generator.
-# Nobody runs this build, so the runtime is not optimised in it.
-without_llvm() { lint --bin odec --no-default-features --config 'profile.dev.package.odec-runtime.opt-level=0'; }
+# odec without LLVM: checking and drawing need no code generator, nor does a card's machine, where this one travels (gpu_script). It takes the program's
+# place for a moment.
+without_llvm() {
+    cp "$program" "$notes/odec" || return 1
+    lint --bin odec --no-default-features &&
+        cargo build --quiet --workspace --bin odec --no-default-features &&
+        cp "$program" "$notes/runner"
+    local verdict=$?
+    cp --remove-destination "$notes/odec" "$program" && [ "$verdict" = 0 ]
+}
 
 # Runs the examples in comments and checks the links in them. In a linting build, rustdoc reads the crates that were built for the tests.
 documentation() {
@@ -124,7 +131,7 @@ agreement() {
         echo 'skipped: scipy and nodepy could not be installed'
         return 0
     fi
-    .venv-agree/bin/python tests/reference/agree.py "$notes/odec"
+    .venv-agree/bin/python tests/reference/agree.py "$program"
 }
 
 # Every kernel of the library through NVIDIA's assembler: none may spill or call.
@@ -133,24 +140,13 @@ gpu_assembler() {
     scripts/ptxas.sh && cargo test --quiet --workspace --test gpu assemble -- --ignored
 }
 
-# What travels to a card's machine: odec without code generation. It takes the program's place for a moment. With the
-# runtime's own features, tokenizers among them, the runtime is the one that is built already. `cargo test` builds it, beside a test: `cargo build`
-# leaves out the features that tests ask of dependencies, and would build those once more.
-gpu_runner() {
-    cp "$program" "$1.program" || return 1
-    cargo test --quiet --workspace --no-run --test files --no-default-features --features odec/cuda,odec-runtime/default && cp "$program" "$1"
-    local verdict=$?
-    cp --remove-destination "$1.program" "$program" && [ "$verdict" = 0 ]
-}
-
 # What measures a card, without one: packed, light enough for a kit of all systems to be carried, launched by the driver that computes
 # nothing; refused where there is no card; and rehearsed with failures.
 gpu_script() {
     local folder
     folder=$(mktemp -d) || return 1
-    gpu_runner "$folder/runner" &&
-        ODEC_KEEP_LAUNCHES=$folder/launches cargo test --quiet --workspace --test gpu -- kernels::gathers_scatters tensor::contractions_of_bf16_by_warpgroups &&
-        ODEC=$program RUNNER=$folder/runner LAUNCHES=$folder/launches scripts/gpu.sh prepare "$folder/kit" --only prenorm --sizes 55M --steps 2 --preset 1 &&
+    ODEC_KEEP_LAUNCHES=$folder/launches cargo test --quiet --workspace --test gpu -- kernels::gathers_scatters tensor::contractions_of_bf16_by_warpgroups &&
+        ODEC=$program RUNNER=$notes/runner LAUNCHES=$folder/launches scripts/gpu.sh prepare "$folder/kit" --only prenorm --sizes 55M --steps 2 --preset 1 &&
         XDG_CACHE_HOME=$folder/cache "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
         grep -q '^| prenorm-bf16-revolve .* launched, nothing computed' "$folder/said" &&
         grep -q '^| contract-sm_90a .* launched, nothing computed' "$folder/said" &&
@@ -167,12 +163,10 @@ step 'format' cargo fmt --all -- --check -l
 step 'scripts' scripts_parse
 step 'floors' floors
 step 'lint' lint --tests
-step 'without LLVM' without_llvm
 step 'tests' rust_tests
+step 'without LLVM' without_llvm
 step 'GPU assembler' gpu_assembler
 step 'float64 reference' reference
-# The script takes the program's place for a moment (above).
-cp "$program" "$notes/odec" || true
 of_cards() { step 'GPU script' gpu_script; }
 of_pages() {
     step 'agreement' agreement

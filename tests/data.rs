@@ -1,6 +1,6 @@
 //! Training on what is not plain bytes: a tokenizer, lines of JSON, token files.
 
-#![cfg(all(feature = "mlir", feature = "tokenizers"))]
+#![cfg(feature = "mlir")]
 
 mod place;
 

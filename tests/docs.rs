@@ -1,6 +1,6 @@
 //! The documentation is what odec does: commands run, tables of keys are complete.
 
-#![cfg(all(feature = "mlir", feature = "tokenizers", unix))]
+#![cfg(all(feature = "mlir", unix))]
 
 mod place;
 

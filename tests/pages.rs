@@ -6,7 +6,7 @@
 //! text. Where the first line is an error, the command must fail. In a block `console varies` the machine decides what
 //! is printed: there the commands must succeed.
 
-#![cfg(all(feature = "mlir", feature = "tokenizers", unix))]
+#![cfg(all(feature = "mlir", unix))]
 
 mod place;
 

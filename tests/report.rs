@@ -1,6 +1,6 @@
 //! Runs beside each other: listed, compared, on a page, exported; and what a page holds is the runs' and runs nothing.
 
-#![cfg(all(feature = "mlir", feature = "tokenizers", unix))]
+#![cfg(all(feature = "mlir", unix))]
 
 mod place;
 

@@ -6,11 +6,9 @@
 //! text and tokens to [`mod@crate::data::tokenise`] and [`crate::data::tokens`].
 
 use crate::data::tokenise::pieces;
-#[cfg(feature = "tokenizers")]
 use crate::system::caught::caught;
 use crate::system::hash::sha256;
 use crate::system::input;
-#[cfg(feature = "tokenizers")]
 use crate::system::pool;
 use crate::system::shown::Shown;
 use odec_program::manifest;
@@ -25,7 +23,6 @@ pub struct Tokenizer {
 
 enum Kind {
     Bytes,
-    #[cfg(feature = "tokenizers")]
     File {
         path: String,
         tokenizer: Box<tokenizers::Tokenizer>,
@@ -123,7 +120,6 @@ impl Tokenizer {
     pub fn vocabulary(&self) -> u64 {
         match &self.kind {
             Kind::Bytes => 256,
-            #[cfg(feature = "tokenizers")]
             Kind::File { tokenizer, .. } => {
                 let largest = tokenizer.get_vocab(true).into_values().max();
                 largest.map_or(0, |n| u64::from(n) + 1)
@@ -151,7 +147,6 @@ impl Tokenizer {
                 .iter()
                 .map(|t| t.bytes().map(u32::from).collect())
                 .collect()),
-            #[cfg(feature = "tokenizers")]
             Kind::File { path, tokenizer } => {
                 let threads = pool::default_threads();
                 let encoded = each(&texts, threads, &|text| {
@@ -169,7 +164,6 @@ impl Tokenizer {
     pub fn decoder(&self) -> Decoder<'_> {
         match &self.kind {
             Kind::Bytes => Decoder(Stream::Bytes(Utf8::default())),
-            #[cfg(feature = "tokenizers")]
             Kind::File { path, tokenizer } => {
                 let mut stream = tokenizer.decode_stream(false);
                 Decoder(Stream::File(Box::new(move |token| {
@@ -184,7 +178,6 @@ impl Tokenizer {
     }
 }
 
-#[cfg(feature = "tokenizers")]
 fn parse(path: String, bytes: &[u8]) -> Result<Kind, String> {
     let constructs: Constructs = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     constructs.check()?;
@@ -210,13 +203,7 @@ fn parse(path: String, bytes: &[u8]) -> Result<Kind, String> {
     })
 }
 
-#[cfg(not(feature = "tokenizers"))]
-fn parse(_: String, _: &[u8]) -> Result<Kind, String> {
-    Err("this odec was built without the feature `tokenizers`".into())
-}
-
 /// The parts of a `tokenizer.json` that change texts.
-#[cfg(feature = "tokenizers")]
 #[derive(serde::Deserialize)]
 struct Constructs {
     #[serde(default)]
@@ -228,10 +215,8 @@ struct Constructs {
 }
 
 /// How many times as long a text may become before it is tokenised. ByteLevel makes it twice as long, Llama's blanks three times.
-#[cfg(feature = "tokenizers")]
 const GROWTH: f64 = 64.0;
 
-#[cfg(feature = "tokenizers")]
 impl Constructs {
     /// Refuses what the library would run into: pieces of nothing, and texts that grow without bound.
     fn check(&self) -> Result<(), String> {
@@ -252,7 +237,6 @@ impl Constructs {
 }
 
 /// Multiplies `growth` by how many times as long a construct makes a text, at most, and so for all within it.
-#[cfg(feature = "tokenizers")]
 fn grow(value: &serde_json::Value, growth: &mut f64) -> Result<(), String> {
     use serde_json::Value;
     let length = |v: &Value| v.as_str().map_or(0, str::len) as f64;
@@ -282,7 +266,6 @@ fn grow(value: &serde_json::Value, growth: &mut f64) -> Result<(), String> {
 }
 
 /// Refuses a table whose length, which is its first four bytes, is not within it: memory would be asked for by that number.
-#[cfg(feature = "tokenizers")]
 fn precompiled(table: Option<&serde_json::Value>) -> Result<(), String> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let base64 = table.and_then(|t| t.as_str()).unwrap_or("").as_bytes();
@@ -300,14 +283,12 @@ fn precompiled(table: Option<&serde_json::Value>) -> Result<(), String> {
 }
 
 /// The tokens of one text.
-#[cfg(feature = "tokenizers")]
 fn tokens(t: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, String> {
     let encoded = caught(|| t.encode_fast(text, false))?;
     Ok(encoded.map_err(|e| e.to_string())?.get_ids().to_vec())
 }
 
 /// What `f` gives for each of some texts, in their order, on so many threads, or on fewer where the system has no more.
-#[cfg(feature = "tokenizers")]
 fn each<T: Send>(texts: &[String], threads: usize, f: &(dyn Fn(&str) -> T + Sync)) -> Vec<T> {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Mutex, PoisonError};
@@ -339,13 +320,6 @@ pub struct Decoder<'t>(Stream<'t>);
 
 enum Stream<'t> {
     Bytes(Utf8),
-    #[cfg_attr(
-        not(feature = "tokenizers"),
-        expect(
-            dead_code,
-            reason = "there is nothing else to decode without the feature"
-        )
-    )]
     File(Box<Step<'t>>),
 }
 
@@ -414,7 +388,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[cfg(feature = "tokenizers")]
     #[test]
     fn constructs_without_bound_are_refused() {
         let check = |json: &str| serde_json::from_str::<Constructs>(json).unwrap().check();

@@ -2,7 +2,6 @@
 //!
 //! Knows the names of the files of runs and artifacts ([`owned`]), and nothing of what is in them.
 
-#[cfg(feature = "tokenizers")]
 pub(crate) mod caught;
 pub mod files;
 pub mod hash;

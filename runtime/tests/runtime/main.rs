@@ -5,7 +5,6 @@ mod support;
 mod artifact;
 mod c;
 mod compiled;
-#[cfg(feature = "tokenizers")]
 mod data;
 mod device;
 mod exec;

@@ -2,7 +2,7 @@
 //! ([`mod@graphs`]).
 //!
 //! Takes a program's kernels and the PTX of its artifact; gives a [`Device`]. What is launched, with which blocks, threads
-//! and arguments, is decided here ([`mod@plan`]); a [`Driver`] only hands it on. There are two: CUDA's own (feature `cuda`),
+//! and arguments, is decided here ([`mod@plan`]); a [`Driver`] only hands it on. There are two: CUDA's own,
 //! and one that writes down what it is told ([`recording`]), for machines without a card.
 //!
 //! A card has memory of its own. What the executor holds of it is a mapping of the same size, whose pages cost nothing until the
@@ -12,7 +12,6 @@
 //! Without a card, launches are checked against the recording driver, kernels on an emulated GPU (`compiler/mlir/tests/gpu/kernels.rs`); with
 //! one, by `scripts/gpu.sh`.
 
-#[cfg(feature = "cuda")]
 mod card;
 pub mod fit;
 pub mod graphs;
@@ -88,10 +87,6 @@ pub trait Driver {
 /// Why a GPU cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CudaError {
-    #[error(
-        "this odec was built without support for GPUs (feature `cuda`); build it with `cargo build --release --features cuda`"
-    )]
-    NotBuilt,
     #[error(
         "there is no NVIDIA driver on this machine (libcuda.so cannot be loaded); install one, or run on the processor with `--device cpu`"
     )]
@@ -434,13 +429,7 @@ fn bytes(n: u64) -> String {
 /// # Errors
 /// When there is no such card.
 pub fn card(number: u32) -> Result<Card, CudaError> {
-    #[cfg(feature = "cuda")]
-    return Card::of(&card::Cuda::open(number)?);
-    #[cfg(not(feature = "cuda"))]
-    {
-        let _ = number;
-        Err(CudaError::NotBuilt)
-    }
+    Card::of(&card::Cuda::open(number)?)
 }
 
 /// A program's kernels on a card; `built` are the targets there is code for, `code` gives the code for one of them.
@@ -490,25 +479,17 @@ pub fn open(
     built: &[Target],
     code: impl Fn(Target) -> io::Result<Vec<u8>>,
 ) -> Result<Box<dyn Device>, CudaError> {
-    #[cfg(feature = "cuda")]
-    {
-        let mut device = on(card::Cuda::open(card)?, kernels, needed, built, code)?;
-        // For telling whose fault something is, on a card.
-        let is = |name: &str, value: &str| std::env::var_os(name).is_some_and(|v| v == value);
-        let graphs = !is("ODEC_GRAPHS", "off");
-        match !graphs && is("CUDA_LAUNCH_BLOCKING", "1") {
-            true => device.set_one_by_one(true),
-            false => device.set_graphs(graphs),
-        }
-        if graphs && is("ODEC_PDL", "off") {
-            device.set_serial_graphs();
-        }
-        device.named = std::env::var_os("ODEC_LAUNCH_LOG").is_some();
-        Ok(Box::new(device))
+    let mut device = on(card::Cuda::open(card)?, kernels, needed, built, code)?;
+    // For telling whose fault something is, on a card.
+    let is = |name: &str, value: &str| std::env::var_os(name).is_some_and(|v| v == value);
+    let graphs = !is("ODEC_GRAPHS", "off");
+    match !graphs && is("CUDA_LAUNCH_BLOCKING", "1") {
+        true => device.set_one_by_one(true),
+        false => device.set_graphs(graphs),
     }
-    #[cfg(not(feature = "cuda"))]
-    {
-        let _ = (card, kernels, needed, built, code);
-        Err(CudaError::NotBuilt)
+    if graphs && is("ODEC_PDL", "off") {
+        device.set_serial_graphs();
     }
+    device.named = std::env::var_os("ODEC_LAUNCH_LOG").is_some();
+    Ok(Box::new(device))
 }
