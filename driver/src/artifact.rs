@@ -185,16 +185,16 @@ pub fn planned(
     Ok((assembled.manifest, target))
 }
 
-/// The same, asking before code is generated whether that is worth it.
+/// The same, asking before code is generated whether that is worth it. Entries may be left out, too.
 fn build_if(
     path: &Path,
     overrides: &[String],
     name: &str,
     out: &Path,
-    worth: impl FnOnce(&Built, &Assembled, Target) -> Done,
+    worth: impl FnOnce(&Built, &mut Assembled, Target) -> Done,
 ) -> Done<(Artifact, Built, Assembled)> {
-    let (built, assembled, target) = plan(path, overrides, name, |_, _| Ok(()))?;
-    worth(&built, &assembled, target)?;
+    let (built, mut assembled, target) = plan(path, overrides, name, |_, _| Ok(()))?;
+    worth(&built, &mut assembled, target)?;
     let code = object_code(&assembled.manifest.program.kernels, target)?;
     let artifact =
         Artifact::write(out, assembled.manifest.clone(), &[code]).map_err(Failure::input)?;
@@ -208,7 +208,18 @@ pub fn open(
     device: DeviceChoice,
     trust: bool,
 ) -> Done<(Artifact, Option<TempDir>)> {
-    artifact_if(path, overrides, device, trust, |_, _| Ok(()))
+    open_part(path, overrides, device, trust, |_| ())
+}
+
+/// The same. Before code is generated for a file, `part` may leave out entries.
+pub fn open_part(
+    path: &Path,
+    overrides: &[String],
+    device: DeviceChoice,
+    trust: bool,
+    part: impl FnOnce(&mut Manifest),
+) -> Done<(Artifact, Option<TempDir>)> {
+    artifact_if(path, overrides, device, trust, |_, _| Ok(()), part)
 }
 
 /// The same of a model that is to be trained, asking `claim` with its name before any code is generated.
@@ -219,23 +230,25 @@ pub fn trainable(
     trust: bool,
     claim: impl Fn(&str) -> Done,
 ) -> Done<(Artifact, Option<TempDir>)> {
-    artifact_if(path, overrides, device, trust, |name, trains| {
+    let wanted = |name: &str, trains: bool| {
         if !trains {
             return Err(Failure::input(TrainError::NoTrainBlock {
                 path: path.shown(),
             }));
         }
         claim(name)
-    })
+    };
+    artifact_if(path, overrides, device, trust, wanted, |_| ())
 }
 
-/// `wanted` may refuse a model, by its name and whether it has a train block, before code is generated.
+/// `wanted` may refuse a model, by its name and whether it has a train block, before code is generated; then `part` may leave out entries.
 fn artifact_if(
     path: &Path,
     overrides: &[String],
     device: DeviceChoice,
     trust: bool,
     wanted: impl Fn(&str, bool) -> Done,
+    part: impl FnOnce(&mut Manifest),
 ) -> Done<(Artifact, Option<TempDir>)> {
     if !is_source(path) {
         fixed(overrides)?;
@@ -261,10 +274,11 @@ fn artifact_if(
     let out = folder.path().join("model.odex");
     let (artifact, ..) = build_if(path, overrides, target, &out, |built, planned, target| {
         wanted(&built.name, built.train.is_some())?;
-        match &card {
-            Some((number, card)) => memory_check::fits((*number, card), built, planned, target),
-            None => Ok(()),
+        if let Some((number, card)) = &card {
+            memory_check::fits((*number, card), built, planned, target)?;
         }
+        part(&mut planned.manifest);
+        Ok(())
     })?;
     Ok((artifact, Some(folder)))
 }

@@ -386,6 +386,20 @@ impl Program {
         }
     }
 
+    /// Leaves out all entries but these, and kernels that none of these launches.
+    pub fn keep(&mut self, entries: &[EntryId]) {
+        self.entries.retain(|id, _| entries.contains(id));
+        let mut numbers = BTreeMap::new();
+        let all = std::mem::take(&mut self.kernels);
+        for instr in self.entries.values_mut().flat_map(|e| &mut e.instrs) {
+            let number = numbers.entry(instr.kernel).or_insert_with(|| {
+                self.kernels.push(all[instr.kernel as usize].clone());
+                self.kernels.len() as u32 - 1
+            });
+            instr.kernel = *number;
+        }
+    }
+
     /// Where in the model an instruction comes from.
     pub fn site(&self, i: &Instr) -> &Site {
         &self.sites[i.site as usize]

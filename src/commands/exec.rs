@@ -20,20 +20,29 @@ pub fn run(args: &cli::Exec) -> Done {
     if args.interpret {
         return interpret(args);
     }
-    let (artifact, _guard) = artifact::open(
-        &args.model.model,
-        &args.model.set,
-        args.device,
-        args.model.trust,
-    )?;
-    let device = artifact.device(args.device, None).map_err(Failure::input)?;
-    let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     let entry = match args.entry {
         EntryName::Forward => EntryId::Forward,
         EntryName::Loss => EntryId::Loss,
         EntryName::Grad => EntryId::Grad,
     };
-    exec::exec(&mut executor, entry, &args.inputs, &args.outputs).map_err(Failure::input)
+    let mut known = None;
+    let (artifact, _guard) = artifact::open_part(
+        &args.model.model,
+        &args.model.set,
+        args.device,
+        args.model.trust,
+        |manifest| {
+            known = Some(exec::inputs(manifest));
+            let program = &mut manifest.program;
+            if program.entries.contains_key(&entry) {
+                program.keep(&[entry, EntryId::Round]);
+            }
+        },
+    )?;
+    let known = known.unwrap_or_else(|| exec::inputs(artifact.manifest()));
+    let device = artifact.device(args.device, None).map_err(Failure::input)?;
+    let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
+    exec::exec(&mut executor, entry, &known, &args.inputs, &args.outputs).map_err(Failure::input)
 }
 
 /// Runs the graph itself, in f64. Inputs may be f32 or f64; outputs are f64.

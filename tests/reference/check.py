@@ -289,7 +289,7 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     key = zlib.crc32(name.encode()) >> 8
     loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets, key)
 
-    inputs, artifact = folder / "in.safetensors", folder / "model.odex"
+    inputs = folder / "in.safetensors"
     drawn = {"noise": np.array([key], np.int32)} if meant.drops or meant.starts else {}
     compared = {"targets": targets}
     if meant.several:
@@ -297,12 +297,9 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     if meant.follows:
         compared = dict(zip(("targets", "follows.targets"), targets, strict=True))
     save_file({**given, **compared, **drawn, **parameters}, inputs)
-    odec(binary, "build", source, *sets, "-o", str(artifact))
-    runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
+    runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [source, *sets]}
     if name == meant.sizes[0] and meant.half:
-        half = folder / "half.odex"
-        odec(binary, "build", source, *sets, "--set", "train.precision=bf16", "-o", str(half))
-        runs["bf16"] = [str(half)]
+        runs["bf16"] = [source, *sets, "--set", "train.precision=bf16"]
     row, cells = Row({}), []
     for mode, what in runs.items():
         if mode == "interpreted" and name in COMPILED_ONLY:
@@ -339,7 +336,7 @@ def main() -> int:
     parser.add_argument("odec", help="the odec binary")
     parser.add_argument("--only", choices=[*SYSTEMS, "particles"], help="check one system only")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="systems measured at once")
-    parser.add_argument("--keep", type=Path, help="keep artifacts and tensors in this folder")
+    parser.add_argument("--keep", type=Path, help="keep sources and tensors in this folder")
     arguments = parser.parse_args()
     binary = str(Path(arguments.odec).resolve())
 

@@ -7,8 +7,9 @@ use odec_compiler::passes::{ModelParts, assemble};
 use odec_graph::interp;
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, DType};
+use odec_runtime::infer::exec;
 use odec_runtime::parameters::import::{self, Init};
-use odec_runtime::{Executor, Reader, State, Value, exec};
+use odec_runtime::{Executor, Reader, State, Value};
 use safetensors::SafeTensors;
 
 fn planned(flow: &str, train: &str) -> Manifest {
@@ -160,7 +161,8 @@ fn files_hold_f64() {
     given.push(("tokens".into(), view.unwrap()));
     let (inputs, outputs) = (folder.path().join("in"), folder.path().join("out"));
     std::fs::write(&inputs, safetensors::serialize(given, None).unwrap()).unwrap();
-    exec(&mut e, "forward", &inputs, &outputs).unwrap();
+    let known = exec::inputs(e.manifest());
+    exec::exec(&mut e, "forward", &known, &inputs, &outputs).unwrap();
     let want = e
         .run("forward", AT, &[("tokens", Value::I32(&x))], &[])
         .unwrap();

@@ -184,9 +184,11 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
             for ((what, token), is) in tokens.into_iter().zip(last..) {
                 within(&place(what), token, is, is)?;
             }
-            let forward = m.program.entries.get(&EntryId::Forward);
+            // The gradient reads what the forward pass does, and may be there alone.
+            let entries = [EntryId::Forward, EntryId::Grad];
+            let entry = entries.iter().find_map(|e| m.program.entries.get(e));
             let read = |name: &str| {
-                let inputs = forward.map_or(&[][..], |e| &e.inputs);
+                let inputs = entry.map_or(&[][..], |e| &e.inputs);
                 let named = inputs.iter().find(|io| io.name == name);
                 named.is_some_and(|io| io.shape.contains(&Dim::Source))
             };

@@ -10,7 +10,7 @@ use crate::infer::evaluate::window;
 use crate::parameters::checkpoint::{self, CheckpointError, Tensor};
 use crate::system::output::{self, OutputError};
 use crate::system::shown::Shown;
-use odec_program::manifest::{Counted, Loss, StepCount, depth};
+use odec_program::manifest::{Counted, Loss, Manifest, StepCount, depth};
 use odec_program::{Bindings, DType, Dim, EntryId, Io, ResultId, names, noise};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;
@@ -69,7 +69,15 @@ pub enum ExecError {
 
 const ENTRIES: [EntryId; 3] = [EntryId::Forward, EntryId::Loss, EntryId::Grad];
 
-/// Runs `entry` (`forward`, `loss` or `grad`) and writes its outputs.
+/// What all entries that can be executed read beside parameters, by name.
+pub fn inputs(m: &Manifest) -> BTreeSet<String> {
+    let entries = ENTRIES.iter().filter_map(|e| m.program.entries.get(e));
+    let names = entries.flat_map(|e| e.inputs.iter().map(|io| io.name.clone()));
+    names.collect()
+}
+
+/// Runs `entry` (`forward`, `loss` or `grad`) and writes its outputs. One file serves all entries: what others read, of which `known` has the names
+/// ([`inputs`]), is passed over.
 ///
 /// # Errors
 /// When a file cannot be read or written, or does not hold exactly what the entry needs; all parameters that are
@@ -77,6 +85,7 @@ const ENTRIES: [EntryId; 3] = [EntryId::Forward, EntryId::Loss, EntryId::Grad];
 pub fn exec(
     x: &mut Executor,
     entry: impl AsRef<str>,
+    known: &BTreeSet<String>,
     inputs: &Path,
     outputs: &Path,
 ) -> Result<(), ExecError> {
@@ -88,16 +97,9 @@ pub fn exec(
     let needed = executor::find(x.manifest(), name)?.1.inputs.clone();
     let mut given: Result<Vec<Given>, ExecError> = Ok(vec![]);
     let mut at = Sizes::default();
-    let entries = ENTRIES
-        .iter()
-        .filter_map(|e| x.manifest().program.entries.get(e));
-    let names: BTreeSet<String> = entries
-        .flat_map(|e| e.inputs.iter().map(|io| io.name.clone()))
-        .collect();
     checkpoint::with_tensors(inputs, |file| {
-        // One file serves all entries.
         let known =
-            |name: &str| [names::TARGETS, noise::KEY].contains(&name) || names.contains(name);
+            |name: &str| [names::TARGETS, noise::KEY].contains(&name) || known.contains(name);
         checkpoint::read_states(inputs, file, x, &[(State::Params, "")], known)?;
         given = needed
             .iter()

@@ -1,6 +1,7 @@
 //! The door for outside checks.
 
 use crate::support::{self, VOCAB, WIDTH};
+use odec_runtime::infer::exec::inputs;
 use odec_runtime::{Artifact, DeviceChoice, Executor, State, Value, exec};
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 use std::path::Path;
@@ -78,7 +79,9 @@ fn entries_run_on_given_parameters() {
             ],
         );
         for entry in ["forward", "loss", "grad"] {
-            exec(&mut executor(), entry, &input, &output).unwrap();
+            let mut x = executor();
+            let names = inputs(x.manifest());
+            exec(&mut x, entry, &names, &input, &output).unwrap();
             let bytes = std::fs::read(&output).unwrap();
             let out = SafeTensors::deserialize(&bytes).unwrap();
             let mut names = out.names();
@@ -149,7 +152,9 @@ fn what_does_not_fit_is_listed() {
         if let Some(list) = list {
             write(&input, &list);
         }
-        let e = exec(&mut executor(), entry, &input, &output)
+        let mut x = executor();
+        let known = inputs(x.manifest());
+        let e = exec(&mut x, entry, &known, &input, &output)
             .unwrap_err()
             .to_string();
         errors.push(e.replace(&dir.path().display().to_string(), "DIR"));

@@ -6,6 +6,7 @@ use odec_program::manifest::{Form, Images};
 use odec_program::rng::Stream;
 use odec_runtime::data::dataset::Unit;
 use odec_runtime::infer::evaluate::judge;
+use odec_runtime::infer::exec::inputs;
 use odec_runtime::parameters::checkpoint;
 use odec_runtime::parameters::checkpoint::Checkpoint;
 use odec_runtime::system::owned::{CHECKPOINT, METRICS};
@@ -241,7 +242,8 @@ fn an_entry_is_run_on_patches_from_a_file() {
         list.push(("targets".into(), view(Dtype::I64, &[2], &classes)));
         let given = p.write("in.safetensors", &serialize(list, None).unwrap());
         let out = p.at("out.safetensors");
-        exec(&mut x, entry, &given, &out).map(|()| fs::read(&out).unwrap())
+        let known = inputs(x.manifest());
+        exec(&mut x, entry, &known, &given, &out).map(|()| fs::read(&out).unwrap())
     };
     let out = run("forward", &[2, 1, 16]).unwrap();
     let out = SafeTensors::deserialize(&out).unwrap();
