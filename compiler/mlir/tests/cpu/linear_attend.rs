@@ -38,8 +38,7 @@ fn spec<T: Real>([heads, key, value]: [u64; 3], decay: Decay) -> LinearAttend {
     }
 }
 
-fn check<T: Real>() {
-    let shapes = [[1, 1, 1], [2, 3, 15], [1, 16, 64], [3, 5, 65], [2, 20, 40]];
+fn check<T: Real>(shapes: &[[u64; 3]]) {
     let decays = [Decay::None, Decay::Head, Decay::Key, Decay::Value];
     let mut specs = vec![];
     for (shape, decay) in shapes.iter().zip(decays.iter().cycle()) {
@@ -62,7 +61,8 @@ fn check<T: Real>() {
     let rules: Vec<LinearAttend> = specs.iter().map(corrected).collect();
     specs.extend(rules);
     // Chunks of four tokens, the last of two; more chunks than tokens; what they leave.
-    for (n, (shape, chunks)) in shapes.iter().zip([3, 3, 20, 3, 3]).enumerate() {
+    for (n, shape) in shapes.iter().enumerate() {
+        let chunks = if n == 2 { 20 } else { 3 };
         for reversed in [false, true] {
             let decay = decays[(n + usize::from(reversed)) % 4];
             let whole = LinearAttend {
@@ -113,8 +113,8 @@ fn check<T: Real>() {
 
 #[test]
 fn compiled_code_gives_the_bits_of_the_evaluator() {
-    check::<f32>();
-    check::<f64>();
+    check::<f32>(&[[1, 1, 1], [2, 3, 15], [1, 16, 64], [3, 5, 65], [2, 20, 40]]);
+    check::<f64>(&[[2, 3, 15], [3, 5, 65], [1, 16, 64]]);
 }
 
 /// The evaluator itself, against the other form of linear attention.

@@ -6,8 +6,8 @@ use crate::assemble::portable;
 use crate::emulated::on_gpu;
 use crate::harness::cache;
 use crate::harness::models::{
-    Steps, in_bf16, near_steps, optimizers, planned, ragged, read_in_pieces, same_steps,
-    three_updates, two_steps, update_of,
+    OF_READING, OF_STEPS, Steps, in_bf16, near_steps, optimizers, planned, ragged, read_in_pieces,
+    same_steps, three_updates, two_steps, update_of,
 };
 use odec_program::gpu::tensor;
 use odec_program::manifest::Manifest;
@@ -19,7 +19,8 @@ use std::ops::Range;
 
 fn check(name: &str, sizes: &[(&str, &str)], target: Target) -> Steps {
     let at = Bindings::new(2, 19);
-    let manifest = planned(name, sizes, target);
+    let mut manifest = planned(name, sizes, target);
+    manifest.program.keep(&OF_STEPS);
     let reference = ReferenceDevice::new(&manifest.program.kernels);
     let want = two_steps(&manifest, Box::new(reference), at);
     let gpu = on_gpu(&manifest.program.kernels, target);
@@ -145,7 +146,8 @@ fn recent_tokens() {
         } else {
             sizes.to_vec()
         };
-        let manifest = planned("grouped", &all, target);
+        let mut manifest = planned("grouped", &all, target);
+        manifest.program.keep(&OF_READING);
         let decode = &manifest.program.entries[&EntryId::Decode];
         assert!(decode.kept.iter().all(|k| k.recent && k.rows == 192));
         let gpu = || Box::new(on_gpu(&manifest.program.kernels, target));

@@ -100,6 +100,23 @@ pub fn in_f64(sizes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'st
 /// What was computed: names and bits, as of f64 numbers.
 pub type Steps = Vec<(String, Vec<u64>)>;
 
+/// What [`two_steps`] runs.
+pub const OF_STEPS: [EntryId; 4] = [
+    EntryId::Forward,
+    EntryId::Grad,
+    EntryId::Round,
+    EntryId::Update,
+];
+
+/// What [`read_in_pieces`] runs.
+pub const OF_READING: [EntryId; 5] = [
+    EntryId::Decode,
+    EntryId::Extend,
+    EntryId::Forward,
+    EntryId::Prepare,
+    EntryId::Round,
+];
+
 /// Everything that two steps compute, as bits, by name.
 pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> Steps {
     let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
@@ -142,21 +159,15 @@ pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> 
 
 /// The entry `update` of a small model, and nothing else, for an optimiser as a train block says it.
 pub fn update_of(optimizer: &str, target: Target) -> Manifest {
-    let mut sizes: Vec<(&str, &str)> = ragged("hidden: 704", "width: 256", "for 6 steps").into();
+    let mut sizes = vec![
+        ("width: 256", "width: 24"),
+        ("hidden: 704", "hidden: 9"),
+        ("for 6 steps", "for 1 step"),
+    ];
     let adamw = "adamw(lr: 2e-3, betas: (0.9, 0.95), weight_decay: 0.1)";
     sizes.push((adamw, optimizer));
     let mut manifest = planned("prenorm", &sizes, target);
-    let program = &mut manifest.program;
-    program.entries.retain(|name, _| *name == EntryId::Update);
-    let all = std::mem::take(&mut program.kernels);
-    for i in program.entries.values_mut().flat_map(|e| &mut e.instrs) {
-        let kernel = &all[i.kernel as usize];
-        let known = program.kernels.iter().position(|k| k == kernel);
-        i.kernel = known.unwrap_or(program.kernels.len()) as u32;
-        if known.is_none() {
-            program.kernels.push(kernel.clone());
-        }
-    }
+    manifest.program.keep(&[EntryId::Update]);
     manifest
 }
 
