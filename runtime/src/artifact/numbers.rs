@@ -184,8 +184,8 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
             for ((what, token), is) in tokens.into_iter().zip(last..) {
                 within(&place(what), token, is, is)?;
             }
-            // The gradient reads what the forward pass does, and may be there alone.
-            let entries = [EntryId::Forward, EntryId::Grad];
+            // Each of them reads all sources, and may be there alone.
+            let entries = [EntryId::Forward, EntryId::Grad, EntryId::Loss];
             let entry = entries.iter().find_map(|e| m.program.entries.get(e));
             let read = |name: &str| {
                 let inputs = entry.map_or(&[][..], |e| &e.inputs);
