@@ -173,7 +173,7 @@ fn in_chunks() -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn recurrences_in_chunks() {
-    // In bf16 these kernels are those of f32.
+    // Kernels of scans and linear attention are in f32 where a model is in bf16.
     check("prenorm", &in_chunks(), &host());
     check("prenorm", &in_f64(&in_chunks()), &host());
 }
